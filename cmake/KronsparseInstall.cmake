@@ -1,0 +1,44 @@
+# Installs the library so that find_package(kronsparse) finds it.
+include_guard(GLOBAL)
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+
+set(_config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/kronsparse")
+
+set_target_properties(kronsparse PROPERTIES VERSION ${PROJECT_VERSION}
+                                            SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+target_include_directories(kronsparse INTERFACE "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+
+install(
+  TARGETS kronsparse
+  EXPORT kronsparse-targets
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(
+  DIRECTORY "${PROJECT_SOURCE_DIR}/include/kronsparse" "${PROJECT_BINARY_DIR}/include/kronsparse"
+  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+  FILES_MATCHING
+  PATTERN "*.h"
+  PATTERN "*.hpp")
+install(
+  EXPORT kronsparse-targets
+  NAMESPACE kronsparse::
+  DESTINATION "${_config_dir}")
+
+# A static library leaves its dependencies to whoever links it. (fmt is used
+# header-only and is none of them.)
+get_target_property(_library_type kronsparse TYPE)
+set(KRONSPARSE_CONFIG_DEPENDENCIES "")
+if(_library_type STREQUAL "STATIC_LIBRARY" AND KRONSPARSE_WITH_OPENMP)
+  set(KRONSPARSE_CONFIG_DEPENDENCIES "find_dependency(OpenMP COMPONENTS CXX)\n")
+endif()
+configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/kronsparse-config.cmake.in"
+                              "${PROJECT_BINARY_DIR}/kronsparse-config.cmake" INSTALL_DESTINATION "${_config_dir}")
+write_basic_package_version_file(
+  "${PROJECT_BINARY_DIR}/kronsparse-config-version.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/kronsparse-config.cmake" "${PROJECT_BINARY_DIR}/kronsparse-config-version.cmake"
+        DESTINATION "${_config_dir}")
+
+if(TARGET kronsparse_cli)
+  install(TARGETS kronsparse_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()

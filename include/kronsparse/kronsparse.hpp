@@ -1,0 +1,12 @@
+// Everything of the C++ API.
+#pragma once
+
+#include "kronsparse/chain.hpp"
+#include "kronsparse/device.hpp"
+#include "kronsparse/dtype.hpp"
+#include "kronsparse/error.hpp"
+#include "kronsparse/multiply.hpp"
+#include "kronsparse/pattern.hpp"
+#include "kronsparse/plan.hpp"
+#include "kronsparse/problem.hpp"
+#include "kronsparse/version.hpp"

@@ -1,0 +1,105 @@
+#include "core/choice.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "core/message.hpp"
+#include "core/text.hpp"
+#include "kronsparse/error.hpp"
+
+namespace kronsparse {
+namespace {
+
+[[noreturn]] void throw_missing(Device device, const std::string& why) {
+  std::vector<std::string> present;
+  for (const DeviceInfo& info : devices()) present.push_back(info.device.to_string());
+  throw Error(ErrorCode::device,
+              message("device: {} {}; present: {}", device.to_string(), why, joined(present, ", ")));
+}
+
+std::span<const Implementation> table_of(Device device) {
+  for (const BackendEntry& entry : backends()) {
+    if (entry.backend != device.backend) continue;
+    const std::vector<DeviceInfo> present = entry.devices();
+    if (std::ranges::find(present, device, &DeviceInfo::device) == present.end())
+      throw_missing(device, "is not there");
+    return entry.implementations;
+  }
+  throw_missing(device, message("cannot be used, this build has no {} backend", name(device.backend)));
+}
+
+bool belongs_to(std::string_view name, std::string_view name_or_family) {
+  return name == name_or_family ||
+         (name.starts_with(name_or_family) && name.substr(name_or_family.size()).starts_with('-'));
+}
+
+}  // namespace
+
+std::span<const BackendEntry> backends() {
+  static const std::array<BackendEntry, 1> all = {cpu_backend()};
+  return all;
+}
+
+std::vector<ImplementationInfo> implementations() {
+  std::vector<ImplementationInfo> all;
+  for (const BackendEntry& entry : backends())
+    for (const Implementation& implementation : entry.implementations)
+      all.push_back(
+          {std::string(implementation.name), implementation.backend, std::string(implementation.summary)});
+  return all;
+}
+
+std::vector<Assessment> assess(std::span<const Implementation> table, const Problem& problem, Device device) {
+  std::vector<Assessment> all;
+  for (const Implementation& implementation : table) {
+    Assessment assessment{&implementation, implementation.refuse(problem, device)};
+    if (assessment.refusal.empty()) assessment.seconds = implementation.predict(problem, device);
+    all.push_back(std::move(assessment));
+  }
+  std::ranges::stable_sort(all, [](const Assessment& left, const Assessment& right) {
+    if (left.refusal.empty() != right.refusal.empty()) return left.refusal.empty();
+    return left.refusal.empty() && left.seconds < right.seconds;
+  });
+  return all;
+}
+
+std::vector<Candidate> candidates(const Problem& problem, Device device) {
+  problem.validate();
+  std::vector<Candidate> all;
+  for (Assessment& assessment : assess(table_of(device), problem, device))
+    all.push_back({std::string(assessment.implementation->name), device, std::move(assessment.refusal),
+                   assessment.seconds});
+  return all;
+}
+
+const Implementation& choose_from(std::span<const Implementation> table, const Problem& problem,
+                                  Device device, std::string_view argument, std::string_view forced) {
+  std::vector<std::string> refusals;
+  for (const Assessment& assessment : assess(table, problem, device)) {
+    const std::string_view name = assessment.implementation->name;
+    if (!forced.empty() && !belongs_to(name, forced)) continue;
+    if (assessment.refusal.empty()) return *assessment.implementation;
+    refusals.push_back(message("{}: {}", name, assessment.refusal));
+  }
+  if (!refusals.empty())
+    throw Error(ErrorCode::unsupported,
+                forced.empty() ? message("problem: no implementation on {} accepts {} ({})",
+                                         device.to_string(), problem.to_string(), joined(refusals, "; "))
+                               : message("{}: {} does not accept {} ({})", argument, quoted(forced),
+                                         problem.to_string(), joined(refusals, "; ")));
+  std::vector<std::string_view> names;
+  for (const Implementation& implementation : table) names.push_back(implementation.name);
+  throw Error(ErrorCode::invalid_argument,
+              message("{}: {} is neither an implementation for {} nor a family of them; there are {}",
+                      argument, quoted(forced), device.to_string(), joined(names, ", ")));
+}
+
+const Implementation& choose(const Problem& problem, Device device, std::string_view forced) {
+  const std::span<const Implementation> table = table_of(device);
+  if (!forced.empty()) return choose_from(table, problem, device, "implementation", forced);
+  const char* variable = std::getenv("KRONSPARSE_IMPL");
+  return choose_from(table, problem, device, "KRONSPARSE_IMPL", variable == nullptr ? "" : variable);
+}
+
+}  // namespace kronsparse

@@ -1,0 +1,43 @@
+#include "kronsparse/device.hpp"
+
+#include <limits>
+
+#include "core/implementation.hpp"
+#include "core/message.hpp"
+#include "core/names.hpp"
+#include "core/text.hpp"
+#include "kronsparse/error.hpp"
+
+namespace kronsparse {
+
+std::string_view name(Backend backend) { return enum_name(backend, backend_names, "backend"); }
+
+std::string Device::to_string() const {
+  if (backend == Backend::cpu && index == 0) return "cpu";
+  return message("{}:{}", name(backend), index);
+}
+
+Device Device::parse(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const std::string_view backend_name = text.substr(0, colon);
+  for (std::size_t number = 0; number < backend_names.size(); ++number) {
+    if (backend_names[number] != backend_name) continue;
+    const std::int64_t index =
+        colon == std::string_view::npos ? 0 : parse_number(text.substr(colon + 1), "device", text);
+    if (index > std::numeric_limits<int>::max())
+      throw Error(ErrorCode::overflow, message("device: the number of {} must be at most {}", quoted(text),
+                                               std::numeric_limits<int>::max()));
+    return {static_cast<Backend>(number), static_cast<int>(index)};
+  }
+  throw Error(ErrorCode::parse, message("device: {} is none of {}, with a number as in cuda:1 or without",
+                                        quoted(text), listed(backend_names)));
+}
+
+std::vector<DeviceInfo> devices() {
+  std::vector<DeviceInfo> all;
+  for (const BackendEntry& entry : backends())
+    for (DeviceInfo& info : entry.devices()) all.push_back(std::move(info));
+  return all;
+}
+
+}  // namespace kronsparse

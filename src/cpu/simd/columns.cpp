@@ -1,0 +1,277 @@
+// Samples as lanes. For one (i, j), row l of X is contiguous along the batch, so
+// the panel operand is X itself and the weights are the broadcast one. The rows
+// l·d + j of X, far apart in memory, are copied a cache-sized run of samples at
+// a time into slices [l][one panel's samples]: that costs one pass over what is
+// in cache anyway and spares the kernel a TLB entry per row.
+
+#include <algorithm>
+#include <cstring>
+
+#include "cpu/cpu_info.hpp"
+#include "cpu/simd/drivers.hpp"
+#include "cpu/simd/weights.hpp"
+
+namespace kronsparse::simd {
+namespace {
+
+template <class Real>
+class ColumnsExecutor final : public Executor {
+ public:
+  ColumnsExecutor(const Problem& problem, const KernelSet<Real>& kernels)
+      : problem_(problem),
+        kernels_(kernels),
+        shape_(shape_of(problem)),
+        depth_(shape_.depth * shape_.unit),
+        columns_(shape_.batch * shape_.unit),
+        tile_rows_(kernels.tile_rows[kernels.column_panel - 1]),
+        slice_(kernels.column_panel * kernels.lanes),
+        k_panels_((shape_.outs + tile_rows_ - 1) / tile_rows_) {
+    choose_blocks();
+    packed_size_ = static_cast<std::size_t>(shape_.a * shape_.d * k_panels_ * depth_ * tile_rows_);
+    packed_ = make_aligned<Real>(packed_size_);
+    reserve_scratch(scratch_bytes());
+  }
+
+  void set_values(const void* values) override {
+    pack_columns(problem_, shape_, tile_rows_, values, packed_.get());
+  }
+
+  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return packed_size_ * sizeof(Real); }
+
+  void run(const Operands& operands) const override {
+    const std::int64_t blocks = (columns_ + column_block_ - 1) / column_block_;
+    const std::int64_t ranges = (k_panels_ + panel_range_ - 1) / panel_range_;
+    // Neighbouring tasks share (i, j), whose weights then stay in cache.
+    const std::int64_t tasks = shape_.a * shape_.d * blocks * ranges;
+    parallel_ranges(tasks, scratch_bytes(), [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
+      for (std::int64_t task = first; task < last; ++task) {
+        const Part part = part_at(task, blocks, ranges);
+        Prefetch prefetch;
+        if (task + 1 < last) {
+          const Part next = part_at(task + 1, blocks, ranges);
+          if (next.first_panel == 0) prefetch = prefetch_of(operands.x, next);
+          const std::int64_t tiles =
+              (part.last_panel - part.first_panel) * ((part.columns + slice_ - 1) / slice_);
+          prefetch.spread_over(tiles * advances_per_tile(depth_));
+        }
+        run_part(operands, part, scratch, prefetch);
+      }
+    });
+  }
+
+ private:
+  /// What one task computes: some outputs and columns of product (i, j).
+  struct Part {
+    std::int64_t product;  ///< i·d + j
+    std::int64_t first_panel;
+    std::int64_t last_panel;
+    std::int64_t first_column;  ///< in reals
+    std::int64_t columns;
+  };
+
+  void choose_blocks();
+  [[nodiscard]] std::size_t scratch_bytes() const {
+    return static_cast<std::size_t>(depth_block_ * column_block_padded() + sums_size_) * sizeof(Real);
+  }
+  [[nodiscard]] std::int64_t column_block_padded() const {
+    return (column_block_ + kernels_.lanes - 1) / kernels_.lanes * kernels_.lanes;
+  }
+
+  [[nodiscard]] Part part_at(std::int64_t task, std::int64_t blocks, std::int64_t ranges) const {
+    Part part{};
+    part.product = task / ranges / blocks;
+    part.first_panel = task % ranges * panel_range_;
+    part.last_panel = std::min(part.first_panel + panel_range_, k_panels_);
+    part.first_column = task / ranges % blocks * column_block_;
+    part.columns = std::min(column_block_, columns_ - part.first_column);
+    return part;
+  }
+  /// The rows of X a part copies first.
+  [[nodiscard]] Prefetch prefetch_of(const void* x, const Part& part) const {
+    const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_)) / shape_.unit;
+    const std::int64_t row = part.product / shape_.d * shape_.depth * shape_.d + part.product % shape_.d;
+    const std::int64_t stride = shape_.x_stride * shape_.unit * bytes;
+    const auto* first = static_cast<const char*>(x) + row * stride + part.first_column * bytes;
+    return {first, depth_block_ / shape_.unit, part.columns * bytes, shape_.d * stride};
+  }
+
+  void run_part(const Operands& operands, const Part& part, std::byte* scratch, Prefetch& prefetch) const {
+    Real* sums = reinterpret_cast<Real*>(scratch);
+    Real* slices = sums + sums_size_;
+    for (std::int64_t t = 0; t < depth_; t += depth_block_) {
+      const std::int64_t t_end = std::min(t + depth_block_, depth_);
+      copy_slices(operands.x, part, t, t_end, slices);
+      Real* panel_sums = sums;
+      for (std::int64_t panel = part.first_panel; panel < part.last_panel; ++panel) {
+        run_panel(operands, part, panel, t, t_end, slices, panel_sums, prefetch);
+        panel_sums += tile_rows_ * column_block_padded();
+      }
+    }
+  }
+
+  void copy_slices(const void* x, const Part& part, std::int64_t t, std::int64_t t_end, Real* slices) const;
+  void run_panel(const Operands& operands, const Part& part, std::int64_t panel, std::int64_t t,
+                 std::int64_t t_end, const Real* slices, Real* sums, Prefetch& prefetch) const;
+
+  Problem problem_;
+  const KernelSet<Real>& kernels_;
+  Shape shape_;
+  std::int64_t depth_;    ///< reals
+  std::int64_t columns_;  ///< reals
+  int tile_rows_;
+  int slice_;  ///< reals of a full slice
+  std::int64_t k_panels_;
+  std::int64_t column_block_ = 0;
+  std::int64_t depth_block_ = 0;
+  std::int64_t panel_range_ = 0;
+  std::int64_t sums_size_ = 0;
+  bool stream_ = false;
+  std::size_t packed_size_ = 0;
+  AlignedArray<Real> packed_;
+};
+
+template <class Real>
+void ColumnsExecutor<Real>::choose_blocks() {
+  const std::int64_t real = sizeof(Real);
+  const std::int64_t l2 = static_cast<std::int64_t>(cpu_info().l2_bytes);
+  const std::int64_t products = shape_.a * shape_.d;
+  const std::int64_t threads = thread_count();
+
+  // All of the depth where at least one slice of it fits half of L2.
+  depth_block_ = even_block(depth_, l2 / 2 / (slice_ * real), 2);
+  std::int64_t columns = l2 / 4 / (depth_block_ * real);
+  columns = std::min<std::int64_t>(columns, 2048);
+  if (depth_block_ < depth_) columns = slice_;
+  columns = std::min(columns, std::max<std::int64_t>(slice_, columns_ * products / (4 * threads)));
+  column_block_ = even_block(columns_, columns, slice_);
+  stream_ = writes_around_caches(problem_);
+
+  panel_range_ = k_panels_;
+  const std::int64_t tasks = products * ((columns_ + column_block_ - 1) / column_block_);
+  if (tasks < 2 * threads) panel_range_ = std::max<std::int64_t>(1, k_panels_ * tasks / (4 * threads));
+  if (depth_block_ < depth_) {
+    const std::int64_t panel_sums = tile_rows_ * column_block_padded();
+    panel_range_ = std::clamp<std::int64_t>(l2 / 4 / (panel_sums * real), 1, panel_range_);
+    sums_size_ = panel_range_ * panel_sums;
+  }
+}
+
+template <class Real>
+void ColumnsExecutor<Real>::copy_slices(const void* x, const Part& part, std::int64_t t, std::int64_t t_end,
+                                        Real* slices) const {
+  const std::int64_t depth = t_end - t;
+  const std::int64_t i = part.product / shape_.d;
+  const std::int64_t j = part.product % shape_.d;
+  const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_)) / shape_.unit;
+  for (std::int64_t l = t / shape_.unit; l < t_end / shape_.unit; ++l) {
+    const std::int64_t row = (i * shape_.depth + l) * shape_.d + j;
+    const auto* source =
+        static_cast<const std::byte*>(x) + (row * shape_.x_stride * shape_.unit + part.first_column) * bytes;
+    const std::int64_t local = l * shape_.unit - t;
+    std::int64_t first = 0;
+    if (shape_.unit == 1) {
+      const std::int64_t whole_slices = part.columns / slice_;
+      kernels_.widen_runs(source, shape_.storage, slice_, whole_slices, kernels_.column_panel,
+                          slices + local * slice_, depth * slice_, kernels_.lanes);
+      first = whole_slices * slice_;
+    }
+    for (; first < part.columns; first += slice_) {
+      const std::int64_t count = std::min<std::int64_t>(slice_, part.columns - first);
+      const std::int64_t width = (count + kernels_.lanes - 1) / kernels_.lanes * kernels_.lanes;
+      Real* out = slices + first * depth + local * width;
+      if (shape_.unit == 2) {
+        const auto* element = reinterpret_cast<const Real*>(source) + first;
+        for (std::int64_t n = 0; n < count; n += 2) {
+          out[n] = element[n];
+          out[n + 1] = element[n + 1];
+          out[width + n] = -element[n + 1];  // i·x
+          out[width + n + 1] = element[n];
+        }
+        std::fill(out + width + count, out + 2 * width, Real(0));
+      } else {
+        kernels_.widen(source + first * bytes, shape_.storage, out, count);
+      }
+      std::fill(out + count, out + width, Real(0));
+    }
+  }
+}
+
+template <class Real>
+void ColumnsExecutor<Real>::run_panel(const Operands& operands, const Part& part, std::int64_t panel,
+                                      std::int64_t t, std::int64_t t_end, const Real* slices, Real* sums,
+                                      Prefetch& prefetch) const {
+  const std::int64_t i = part.product / shape_.d;
+  const std::int64_t j = part.product % shape_.d;
+  const std::int64_t k = panel * tile_rows_;
+  const bool first = t == 0;
+  const bool last = t_end == depth_;
+  const std::int64_t y_row = ((i * shape_.outs + k) * shape_.d + j);
+  const std::int64_t row_stride = shape_.d * shape_.y_stride * shape_.unit;
+  const bool real_storage = shape_.storage == Storage::same || shape_.storage == Storage::complex;
+
+  TileArgs<Real> args{};
+  args.depth = t_end - t;
+  args.a = packed_.get() + ((part.product * k_panels_ + panel) * depth_ + t) * tile_rows_;
+  args.a_row_stride = 1;
+  args.a_step = tile_rows_;
+  args.next_x = prefetch.rows > 0 ? &prefetch : nullptr;
+  args.rows = static_cast<int>(std::min<std::int64_t>(tile_rows_, shape_.outs - k));
+
+  alignas(cache_line) Real bias[max_tile_size];
+  if (first && problem_.bias) {
+    const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_)) / shape_.unit;
+    for (int m = 0; m < args.rows; ++m) {
+      const auto* source =
+          static_cast<const std::byte*>(operands.bias) + (y_row + m * shape_.d) * shape_.unit * bytes;
+      Real element[2];
+      kernels_.widen(source, shape_.storage, element, shape_.unit);
+      for (int f = 0; f < slice_; ++f) bias[m * slice_ + f] = element[f % shape_.unit];
+    }
+  }
+  alignas(cache_line) Real tile[max_tile_size];
+
+  for (std::int64_t column = 0; column < part.columns; column += slice_) {
+    const std::int64_t count = std::min<std::int64_t>(slice_, part.columns - column);
+    const int vectors = static_cast<int>((count + kernels_.lanes - 1) / kernels_.lanes);
+    const int width = vectors * kernels_.lanes;
+    Real* slice_sums = sums + column * tile_rows_;
+    args.b = slices + column * args.depth;
+    args.init = first ? (problem_.bias ? bias : nullptr) : slice_sums;
+    args.init_row_stride = first ? slice_ : width;
+    args.out_vector_stride = kernels_.lanes;
+    const std::int64_t origin = y_row * shape_.y_stride * shape_.unit + part.first_column + column;
+    const bool direct = last && real_storage && count == width && shape_.activation == Act::none;
+    args.out = direct ? static_cast<Real*>(operands.y) + origin : last ? tile : slice_sums;
+    args.out_row_stride = direct ? row_stride : width;
+    args.stream = direct && stream_ && on_cache_line(args.out) && whole_cache_lines<Real>(row_stride);
+    tile_for(kernels_, 1, vectors, args.rows)(args);
+    if (last && !direct) {
+      FinishArgs<Real> finish{};
+      finish.tile = tile;
+      finish.rows = args.rows;
+      finish.row_length = width;
+      finish.lanes_valid = static_cast<int>(count);
+      finish.activation = shape_.activation;
+      finish.storage = shape_.storage;
+      const std::int64_t bytes = real_storage ? static_cast<std::int64_t>(sizeof(Real)) : 2;
+      finish.out = static_cast<std::byte*>(operands.y) + origin * bytes;
+      finish.out_row_stride = row_stride;
+      finish.piece = width;
+      finish.piece_stride = width;
+      finish.unit = 1;
+      finish.unit_stride = 1;
+      kernels_.finish(finish);
+    }
+  }
+}
+
+}  // namespace
+
+template <class Real>
+std::unique_ptr<Executor> make_columns(const Problem& problem, const KernelSet<Real>& kernels) {
+  return std::make_unique<ColumnsExecutor<Real>>(problem, kernels);
+}
+template std::unique_ptr<Executor> make_columns<float>(const Problem&, const KernelSet<float>&);
+template std::unique_ptr<Executor> make_columns<double>(const Problem&, const KernelSet<double>&);
+
+}  // namespace kronsparse::simd

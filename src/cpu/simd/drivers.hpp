@@ -1,0 +1,55 @@
+// The three drivers: how blocks of a problem are brought to the micro-kernel.
+#pragma once
+
+#include <memory>
+
+#include "core/implementation.hpp"
+#include "cpu/simd/kernel_set.hpp"
+#include "cpu/simd/parallel.hpp"
+
+namespace kronsparse::simd {
+
+/// Samples are tile rows, (k, j) are lanes: batch_first, and batches too small
+/// to fill a vector. Reads X in place where storage allows.
+template <class Real>
+[[nodiscard]] std::unique_ptr<Executor> make_rows(const Problem& problem, const KernelSet<Real>& kernels);
+
+/// Outputs k are tile rows, samples are lanes: batch_last.
+template <class Real>
+[[nodiscard]] std::unique_ptr<Executor> make_columns(const Problem& problem, const KernelSet<Real>& kernels);
+
+/// Outputs k are tile rows, (l, j) are lanes, and the sum runs over the batch.
+template <class Real>
+[[nodiscard]] std::unique_ptr<Executor> make_gradient(const Problem& problem, const KernelSet<Real>& kernels);
+
+/// The kernel for a group width, panel width and number of valid rows.
+template <class Real>
+[[nodiscard]] typename KernelSet<Real>::Tile tile_for(const KernelSet<Real>& kernels, int group, int vectors,
+                                                      int rows) {
+  const int row_class = rows == 1 ? 2 : rows <= 4 ? 1 : 0;
+  return kernels.tile[__builtin_ctz(static_cast<unsigned>(group))][vectors - 1][row_class];
+}
+
+/// Whether Y should be written around the caches: it would only push X out of
+/// them, unless the problem is small enough for the reader to find Y there.
+[[nodiscard]] bool writes_around_caches(const Problem& problem);
+
+[[nodiscard]] inline bool on_cache_line(const void* address) {
+  return reinterpret_cast<std::uintptr_t>(address) % cache_line == 0;
+}
+template <class Real>
+[[nodiscard]] bool whole_cache_lines(std::int64_t reals) {
+  return static_cast<std::uint64_t>(reals) * sizeof(Real) % cache_line == 0;
+}
+
+/// Splits `total` into the fewest blocks of at most `most`, as equal as can be
+/// in multiples of `multiple`; returns the block size.
+[[nodiscard]] inline std::int64_t even_block(std::int64_t total, std::int64_t most, std::int64_t multiple) {
+  const std::int64_t capacity = most < multiple ? multiple : most / multiple * multiple;
+  const std::int64_t blocks = (total + capacity - 1) / capacity;
+  if (blocks <= 1) return total;
+  const std::int64_t even = (total + blocks - 1) / blocks;
+  return (even + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace kronsparse::simd

@@ -1,0 +1,237 @@
+// The gradient with respect to the values: for one (i, j), a product whose sum
+// runs over the batch. Lanes are (l, j), so that sums leave as runs of the
+// (a,b,c,d) array; tile rows are k. Both operands are copied a block of samples
+// at a time, since neither lies in memory the way the sum walks.
+
+#include <algorithm>
+#include <cstring>
+
+#include "cpu/cpu_info.hpp"
+#include "cpu/simd/drivers.hpp"
+#include "cpu/simd/weights.hpp"
+
+namespace kronsparse::simd {
+namespace {
+
+template <class Real>
+class GradientExecutor final : public Executor {
+ public:
+  GradientExecutor(const Problem& problem, const KernelSet<Real>& kernels)
+      : problem_(problem),
+        kernels_(kernels),
+        shape_(shape_of(problem)),
+        d_(shape_.d * shape_.unit),
+        g_stride_(problem.rows_stride != 0                ? problem.rows_stride
+                  : problem.layout == Layout::batch_first ? problem.pattern.rows()
+                                                          : problem.batch),
+        segments_(segments_of(d_, kernels.lanes)),
+        panels_(panels_of(segments_, shape_.depth, kernels.lanes, kernels.widest_panel)) {
+    choose_blocks();
+    reserve_scratch(scratch_bytes());
+  }
+
+  void set_values(const void*) override {}
+  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return 0; }
+
+  void run(const Operands& operands) const override {
+    const std::int64_t ranges = (shape_.outs + k_range_ - 1) / k_range_;
+    const std::int64_t units = static_cast<std::int64_t>(units_.size());
+    const std::int64_t tasks = shape_.a * units * ranges;
+    parallel_ranges(tasks, scratch_bytes(), [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
+      for (std::int64_t task = first; task < last; ++task) {
+        const std::int64_t k = task % ranges * k_range_;
+        const Unit& unit = units_[static_cast<std::size_t>(task / ranges % units)];
+        run_unit(operands, unit, task / ranges / units, k, std::min(k_range_, shape_.outs - k), scratch);
+      }
+    });
+  }
+
+ private:
+  /// Some panels of one segment.
+  struct Unit {
+    std::size_t first_panel;
+    std::size_t last_panel;
+  };
+
+  void choose_blocks();
+  [[nodiscard]] std::int64_t terms() const { return sample_block_ * shape_.unit; }
+  [[nodiscard]] std::size_t scratch_bytes() const {
+    const std::int64_t sums = k_range_ * unit_lanes_;
+    const std::int64_t x = terms() * unit_lanes_;
+    const std::int64_t g = terms() * k_range_ * kernels_.lanes;
+    return static_cast<std::size_t>(sums + x + g + sample_block_ * 2) * sizeof(Real);
+  }
+
+  /// Elements of `matrix` for samples [first, first + count) at `feature`
+  /// onwards: calls put(sample, feature offset, element) in memory order.
+  template <class Put>
+  void read(const void* matrix, std::int64_t stride, std::int64_t feature, std::int64_t features,
+            std::int64_t first, std::int64_t count, Real* run, const Put& put) const;
+  void run_unit(const Operands& operands, const Unit& unit, std::int64_t i, std::int64_t k,
+                std::int64_t k_count, std::byte* scratch) const;
+
+  Problem problem_;
+  const KernelSet<Real>& kernels_;
+  Shape shape_;
+  std::int64_t d_;  ///< reals
+  std::int64_t g_stride_;
+  std::vector<Segment> segments_;
+  std::vector<Panel> panels_;
+  std::vector<Unit> units_;
+  std::int64_t unit_lanes_ = 0;
+  std::int64_t k_range_ = 0;
+  std::int64_t sample_block_ = 0;
+};
+
+template <class Real>
+void GradientExecutor<Real>::choose_blocks() {
+  const std::int64_t real = sizeof(Real);
+  const std::int64_t l2 = static_cast<std::int64_t>(cpu_info().l2_bytes);
+  // The order of a sum must not depend on the number of threads, so the block
+  // of samples is fixed: short enough for both copies to stay in L2.
+  sample_block_ = std::clamp<std::int64_t>(shape_.batch, 1, 128);
+  constexpr std::int64_t panels_per_unit = 8;
+  for (std::size_t p = 0; p < panels_.size();) {
+    std::size_t end = p + 1;
+    while (end < panels_.size() && end < p + panels_per_unit && panels_[end].segment == panels_[p].segment)
+      ++end;
+    units_.push_back({p, end});
+    const Panel& last = panels_[end - 1];
+    unit_lanes_ = std::max(unit_lanes_, last.offset + last.vectors * kernels_.lanes - panels_[p].offset);
+    p = end;
+  }
+  k_range_ =
+      std::max<std::int64_t>(max_tile_rows, l2 / 4 / ((unit_lanes_ + terms() * kernels_.lanes) * real));
+  const std::int64_t tasks = shape_.a * static_cast<std::int64_t>(units_.size());
+  const std::int64_t wanted = (4 * thread_count() + tasks - 1) / tasks;
+  k_range_ = std::min(k_range_, std::max<std::int64_t>(max_tile_rows, shape_.outs / wanted));
+  k_range_ = even_block(shape_.outs, k_range_, max_tile_rows);
+}
+
+template <class Real>
+template <class Put>
+void GradientExecutor<Real>::read(const void* matrix, std::int64_t stride, std::int64_t feature,
+                                  std::int64_t features, std::int64_t first, std::int64_t count, Real* run,
+                                  const Put& put) const {
+  const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_));
+  const auto* base = static_cast<const std::byte*>(matrix);
+  const bool batch_first = shape_.layout == Layout::batch_first;
+  const std::int64_t outer = batch_first ? count : features;
+  const std::int64_t inner = batch_first ? features : count;
+  const std::int64_t outer_first = batch_first ? first : feature;
+  const std::int64_t inner_first = batch_first ? feature : first;
+  for (std::int64_t o = 0; o < outer; ++o) {
+    const std::byte* row = base + ((outer_first + o) * stride + inner_first) * bytes;
+    kernels_.widen(row, shape_.storage, run, inner * shape_.unit);
+    for (std::int64_t e = 0; e < inner; ++e)
+      put(batch_first ? o : e, batch_first ? e : o, run + e * shape_.unit);
+  }
+}
+
+template <class Real>
+void GradientExecutor<Real>::run_unit(const Operands& operands, const Unit& unit, std::int64_t i,
+                                      std::int64_t k, std::int64_t k_count, std::byte* scratch) const {
+  Real* sums = reinterpret_cast<Real*>(scratch);
+  Real* x_copy = sums + k_range_ * unit_lanes_;
+  Real* g_copy = x_copy + terms() * unit_lanes_;
+  Real* run = g_copy + terms() * k_range_ * kernels_.lanes;
+  const int u = shape_.unit;
+  const Segment& segment = segments_[static_cast<std::size_t>(panels_[unit.first_panel].segment)];
+  const int group = segment.width;
+  const std::int64_t j_first = segment.first / u;
+  const std::int64_t j_count = std::max(group / u, 1);
+  const std::int64_t unit_offset = panels_[unit.first_panel].offset;
+
+  for (std::int64_t first = 0; first < shape_.batch; first += sample_block_) {
+    const std::int64_t samples = std::min(sample_block_, shape_.batch - first);
+    const std::int64_t depth = samples * u;
+    // x: [panel][term][lanes], with conj(x) as (re, -im) and (im, re).
+    for (std::size_t p = unit.first_panel; p < unit.last_panel; ++p) {
+      const Panel& panel = panels_[p];
+      const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
+      Real* out = x_copy + (panel.offset - unit_offset) * depth;
+      if (panel.lanes_valid < width) std::fill(out, out + depth * width, Real(0));
+      for (std::int64_t lane = 0; lane < panel.lanes_valid; lane += group) {
+        const std::int64_t l = (panel.first_lane + lane) / group;
+        const std::int64_t feature = (i * shape_.depth + l) * shape_.d + j_first;
+        read(operands.x, shape_.x_stride, feature, j_count, first, samples, run,
+             [&](std::int64_t n, std::int64_t j, const Real* element) {
+               Real* at = out + n * u * width + lane + j * u;
+               at[0] = element[0];
+               if (u == 2) {
+                 at[1] = -element[1];
+                 at[width] = element[1];
+                 at[width + 1] = element[0];
+               }
+             });
+      }
+    }
+    // g: [k][term][group], the real part then the imaginary one, on every p.
+    for (std::int64_t m = 0; m < k_count; ++m) {
+      Real* out = g_copy + m * depth * group;
+      const std::int64_t feature = (i * shape_.outs + k + m) * shape_.d + j_first;
+      read(operands.g, g_stride_, feature, j_count, first, samples, run,
+           [&](std::int64_t n, std::int64_t j, const Real* element) {
+             Real* at = out + n * u * group + j * u;
+             at[0] = element[0];
+             if (u == 2) {
+               at[1] = element[0];
+               at[group] = at[group + 1] = element[1];
+             }
+           });
+    }
+    for (std::size_t p = unit.first_panel; p < unit.last_panel; ++p) {
+      const Panel& panel = panels_[p];
+      const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
+      const int tile_rows = group == kernels_.lanes ? full_tile_rows : kernels_.tile_rows[panel.vectors - 1];
+      Real* panel_sums = sums + (panel.offset - unit_offset) * k_range_;
+      for (std::int64_t m = 0; m < k_count; m += tile_rows) {
+        TileArgs<Real> args{};
+        args.depth = depth;
+        args.a = g_copy + m * depth * group;
+        args.a_row_stride = depth * group;
+        args.a_step = group;
+        args.rows = static_cast<int>(std::min<std::int64_t>(tile_rows, k_count - m));
+        args.b = x_copy + (panel.offset - unit_offset) * depth;
+        args.init = first == 0 ? nullptr : panel_sums + m * width;
+        args.init_row_stride = width;
+        args.out = panel_sums + m * width;
+        args.out_row_stride = width;
+        args.out_vector_stride = kernels_.lanes;
+        tile_for(kernels_, group, panel.vectors, args.rows)(args);
+      }
+    }
+  }
+
+  const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_)) / u;
+  for (std::size_t p = unit.first_panel; p < unit.last_panel; ++p) {
+    const Panel& panel = panels_[p];
+    FinishArgs<Real> finish{};
+    finish.tile = sums + (panel.offset - unit_offset) * k_range_;
+    finish.rows = static_cast<int>(k_count);
+    finish.row_length = panel.vectors * kernels_.lanes;
+    finish.lanes_valid = panel.lanes_valid;
+    finish.activation = Act::none;
+    finish.storage = shape_.storage;
+    const std::int64_t l = panel.first_lane / group;
+    finish.out = static_cast<std::byte*>(operands.y) +
+                 (((i * shape_.outs + k) * shape_.depth + l) * d_ + segment.first) * bytes;
+    finish.out_row_stride = shape_.depth * d_;
+    finish.piece = group;
+    finish.piece_stride = d_;
+    finish.unit = 1;
+    finish.unit_stride = 1;
+    kernels_.finish(finish);
+  }
+}
+
+}  // namespace
+
+template <class Real>
+std::unique_ptr<Executor> make_gradient(const Problem& problem, const KernelSet<Real>& kernels) {
+  return std::make_unique<GradientExecutor<Real>>(problem, kernels);
+}
+template std::unique_ptr<Executor> make_gradient<float>(const Problem&, const KernelSet<float>&);
+template std::unique_ptr<Executor> make_gradient<double>(const Problem&, const KernelSet<double>&);
+
+}  // namespace kronsparse::simd

@@ -1,0 +1,39 @@
+// The 16-byte vectors every CPU of the architecture has: NEON, SSE2, or whatever
+// the compiler lowers them to.
+#define KRONSPARSE_ISA baseline
+#define KRONSPARSE_VECTOR_BYTES 16
+#include "cpu/simd/tile.hpp"
+
+namespace kronsparse::simd {
+namespace baseline {
+#if defined(__aarch64__)
+// 32 registers: 8x3 or 6x4 accumulators leave room for the panel and a group.
+constexpr int tile_rows(int vectors) { return vectors == 4 ? 6 : 8; }
+constexpr int widest_panel = 4;
+constexpr int widest_full = 6;
+constexpr int column_panel = 3;
+#else
+// 16 registers.
+constexpr int tile_rows(int vectors) { return vectors <= 2 ? 6 : 4; }
+constexpr int widest_panel = 2;
+constexpr int widest_full = 3;
+constexpr int column_panel = 2;
+#endif
+constexpr KernelSet<float> f32 =
+    MakeKernelSet<float, tile_rows>::make(widest_panel, widest_full, column_panel);
+constexpr KernelSet<double> f64 =
+    MakeKernelSet<double, tile_rows>::make(widest_panel, widest_full, column_panel);
+bool usable() { return true; }
+}  // namespace baseline
+
+#if defined(__aarch64__)
+constexpr const char* baseline_name = "neon";
+constexpr double baseline_flops = 2.5e10;
+#else
+constexpr const char* baseline_name = "baseline";
+constexpr double baseline_flops = 1.2e10;
+#endif
+const Isa isa_baseline = {baseline_name, "", baseline::usable, &baseline::f32, &baseline::f64,
+                          baseline_flops};
+
+}  // namespace kronsparse::simd

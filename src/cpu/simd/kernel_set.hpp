@@ -1,0 +1,140 @@
+// What one instruction set provides to the drivers: a table of plain functions.
+//
+// Everything above this line of abstraction (blocking, packing, threading) is
+// compiled once for the base architecture; everything below is compiled once
+// per instruction set. ISA files therefore include nothing whose inline
+// functions the linker could confuse with the base versions.
+#pragma once
+
+#include <cstdint>
+
+namespace kronsparse::simd {
+
+/// Storage of X, Y and bias relative to the type arithmetic is done in.
+enum class Storage : std::uint8_t { same, f16, bf16, complex };
+
+/// Mirrors kronsparse::Activation, which ISA files must not see (see above).
+enum class Act : std::uint8_t { none, relu, gelu, gelu_tanh, silu };
+
+/// A block of rows fetched into L2 little by little, while something else is
+/// computed. Asking for many lines at once would stall on the few a core can
+/// have under way, so the micro-kernel asks for a few every `prefetch_interval`
+/// terms.
+struct Prefetch {
+  const char* row = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t row_bytes = 0;
+  std::int64_t row_stride = 0;  ///< bytes
+  std::int64_t offset = 0;
+  std::int64_t lines_per_call = 0;
+
+  static constexpr std::int64_t line = 64;
+  /// Spreads the block over `calls` calls of advance().
+  __attribute__((always_inline)) void spread_over(std::int64_t calls) {
+    const std::int64_t lines = rows * ((row_bytes + line - 1) / line);
+    lines_per_call = calls > 0 ? (lines + calls - 1) / calls : lines;
+  }
+  __attribute__((always_inline)) void advance() {
+    for (std::int64_t n = lines_per_call; n > 0 && rows > 0; --n) {
+      __builtin_prefetch(row + offset, 0, 2);
+      offset += line;
+      if (offset >= row_bytes) {
+        offset = 0;
+        row += row_stride;
+        --rows;
+      }
+    }
+  }
+};
+inline constexpr std::int64_t prefetch_interval = 32;
+
+/// How often tiles of this depth call advance().
+constexpr std::int64_t advances_per_tile(std::int64_t depth) {
+  return (depth + prefetch_interval - 1) / prefetch_interval;
+}
+
+/// One register tile: for each row m < rows and vector r of the panel,
+///   out[m][r] = init[m][r] + sum_t group(a[m·a_row_stride + t·a_step]) * b[t][r]
+/// where group() repeats G neighbouring elements across a vector.
+template <class Real>
+struct TileArgs {
+  std::int64_t depth;  ///< terms t
+  const Real* a;
+  std::int64_t a_row_stride;
+  std::int64_t a_step;
+  int rows;          ///< valid rows, 1..MR; further ones are computed and dropped
+  const Real* b;     ///< panel: depth x (NR vectors), contiguous
+  const Real* init;  ///< nullptr starts from zero
+  std::int64_t init_row_stride;
+  Real* out;
+  std::int64_t out_row_stride;
+  std::int64_t out_vector_stride;
+  Prefetch* next_x;  ///< what the next task reads; null when nothing is left to fetch
+  bool stream;       ///< write around the caches; out and its strides are multiples of a cache line
+};
+
+/// The way of a finished tile from a buffer into Y: activation, rounding,
+/// scatter. Lane f of a row belongs at
+///   (f / piece)·piece_stride + (f % piece / unit)·unit_stride + f % unit
+/// counted in reals (halves for the 16-bit types).
+template <class Real>
+struct FinishArgs {
+  Real* tile;  ///< rows x row_length, row_length a multiple of the lanes; clobbered
+  int rows;
+  int row_length;
+  int lanes_valid;
+  Act activation;
+  Storage storage;
+  void* out;
+  std::int64_t out_row_stride;
+  int piece;
+  std::int64_t piece_stride;
+  int unit;
+  std::int64_t unit_stride;
+};
+
+inline constexpr int max_vectors = 6;       ///< widest panel, in vectors
+inline constexpr int group_kinds = 5;       ///< G = 1, 2, 4, 8, 16
+inline constexpr int max_tile_rows = 8;     ///< most rows of any tile
+inline constexpr int full_tile_rows = 4;    ///< rows of a tile whose groups fill the vector
+inline constexpr int max_panel_lanes = 96;  ///< most lanes of any panel
+inline constexpr int max_tile_size = max_tile_rows * max_panel_lanes;
+
+template <class Real>
+struct KernelSet {
+  using Tile = void (*)(const TileArgs<Real>&);
+  int lanes;         ///< reals in a vector
+  int widest_panel;  ///< largest NR of the row driver, groups narrower than a vector
+  int widest_full;   ///< the same for groups that fill the vector
+  int column_panel;  ///< NR of the column driver
+  /// Tile rows MR for panels of NR vectors, by NR - 1.
+  int tile_rows[max_vectors];
+  /// By log2(G), NR - 1, and row class: 0 for up to MR rows, 1 for up to 4, 2 for one.
+  Tile tile[group_kinds][max_vectors][3];
+  void (*finish)(const FinishArgs<Real>&);
+  /// Converts `count` elements to Real (storage same, f16 or bf16).
+  void (*widen)(const void* source, Storage storage, Real* target, std::int64_t count);
+  /// Converts `steps` runs of `vectors` whole vectors; runs start source_step
+  /// elements apart and go to target_step reals apart, vectors of a run to
+  /// vector_step reals apart.
+  void (*widen_runs)(const void* source, Storage storage, std::int64_t source_step, std::int64_t steps,
+                     int vectors, Real* target, std::int64_t target_step, std::int64_t vector_step);
+};
+
+/// One instruction set. `usable` tells whether this CPU has it.
+struct Isa {
+  const char* name;     ///< "avx512"
+  const char* missing;  ///< what a CPU without it is told: "this CPU has no AVX-512 (F, DQ, BW, VL)"
+  bool (*usable)();
+  const KernelSet<float>* f32;
+  const KernelSet<double>* f64;
+  double flops_per_thread;  ///< f32, for the cost model
+};
+
+#if defined(__x86_64__)
+extern const Isa isa_avx512;
+extern const Isa isa_avx2;
+#endif
+extern const Isa isa_baseline;
+
+}  // namespace kronsparse::simd

@@ -1,0 +1,118 @@
+// Threads and their scratch memory.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <new>
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+namespace kronsparse::simd {
+
+inline constexpr std::size_t cache_line = 64;
+
+struct AlignedDelete {
+  void operator()(void* memory) const noexcept { ::operator delete (memory, std::align_val_t{cache_line}); }
+};
+
+/// Uninitialised, cache-line aligned memory of a trivial type.
+template <class T>
+using AlignedArray = std::unique_ptr<T[], AlignedDelete>;
+template <class T>
+[[nodiscard]] AlignedArray<T> make_aligned(std::size_t count) {
+  return AlignedArray<T>(static_cast<T*>(::operator new (count * sizeof(T), std::align_val_t{cache_line})));
+}
+
+/// This thread's scratch memory of at least `bytes`, aligned to a cache line.
+/// It belongs to the thread, not to a plan: concurrent runs never share it, and
+/// it only ever grows, so repeated runs do not allocate.
+[[nodiscard]] inline std::byte* thread_scratch(std::size_t bytes) {
+  thread_local AlignedArray<std::byte> memory;
+  thread_local std::size_t capacity = 0;
+  if (bytes > capacity) {
+    memory.reset();
+    capacity = 0;
+    memory = make_aligned<std::byte>(bytes);
+    capacity = bytes;
+  }
+  return memory.get();
+}
+
+[[nodiscard]] inline int thread_count() {
+#if defined(_OPENMP)
+  return omp_in_parallel() != 0 ? 1 : omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
+/// Gives every thread that a run from this thread would use its scratch memory,
+/// so that the run need not allocate.
+inline void reserve_scratch(std::size_t bytes) {
+  static_cast<void>(thread_scratch(bytes));
+#if defined(_OPENMP)
+  if (thread_count() > 1) {
+    // A thread that fails here tries again in the run, where failure is reported.
+#pragma omp parallel
+    try {
+      static_cast<void>(thread_scratch(bytes));
+    } catch (const std::bad_alloc&) {
+    }
+  }
+#endif
+}
+
+/// Calls body(first, last, scratch) for ranges that together make up the tasks
+/// [0, count), on all threads. Ranges, so that a thread knows which task comes
+/// next and can prefetch for it; several per thread, so that a thread held up
+/// elsewhere does not hold up the run. An exception ends the run and is thrown
+/// again here.
+template <class Body>
+void parallel_ranges(std::int64_t count, std::size_t scratch_bytes, const Body& body) {
+  const std::int64_t threads = thread_count();
+  const std::int64_t ranges = threads == 1 ? 1 : count < 8 * threads ? count : 8 * threads;
+  std::exception_ptr failure;
+  std::atomic<bool> failed{false};
+  const auto guarded = [&](const auto& step) {
+    if (failed.load(std::memory_order_relaxed)) return;
+    try {
+      step();
+    } catch (...) {
+      if (!failed.exchange(true)) failure = std::current_exception();
+    }
+  };
+  const auto run_range = [&](std::int64_t range) {
+    guarded(
+        [&] { body(count * range / ranges, count * (range + 1) / ranges, thread_scratch(scratch_bytes)); });
+  };
+#if defined(_OPENMP)
+  if (ranges > 1) {
+#pragma omp parallel
+    {
+      // Every thread's scratch in the first run: which run brings a thread its first range is chance.
+      guarded([&] { static_cast<void>(thread_scratch(scratch_bytes)); });
+#pragma omp for schedule(dynamic, 1)
+      for (std::int64_t range = 0; range < ranges; ++range) run_range(range);
+    }
+  } else
+#endif
+  {
+    for (std::int64_t range = 0; range < ranges; ++range) run_range(range);
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+/// Calls body(task) for every task; for work that needs neither scratch nor order.
+template <class Body>
+void parallel_each(std::int64_t count, const Body& body) {
+  parallel_ranges(count, 0, [&](std::int64_t first, std::int64_t last, std::byte*) {
+    for (std::int64_t task = first; task < last; ++task) body(task);
+  });
+}
+
+}  // namespace kronsparse::simd

@@ -1,0 +1,58 @@
+// The batch_first driver: one part for the segments of j that fill a vector, one
+// for those that do not.
+
+#include <algorithm>
+
+#include "cpu/simd/drivers.hpp"
+#include "cpu/simd/rows_part.hpp"
+
+namespace kronsparse::simd {
+namespace {
+
+template <class Real>
+class RowsExecutor final : public Executor {
+ public:
+  RowsExecutor(const Problem& problem, const KernelSet<Real>& kernels) {
+    std::vector<Segment> full = segments_of(problem.pattern.d * shape_of(problem).unit, kernels.lanes);
+    const auto middle =
+        std::find_if(full.begin(), full.end(), [&](const Segment& s) { return s.width < kernels.lanes; });
+    std::vector<Segment> narrow(middle, full.end());
+    full.erase(middle, full.end());
+    if (!full.empty()) parts_.emplace_back(problem, kernels, std::move(full));
+    if (!narrow.empty()) parts_.emplace_back(problem, kernels, std::move(narrow));
+    for (const auto& part : parts_) scratch_bytes_ = std::max(scratch_bytes_, part.scratch_bytes());
+    reserve_scratch(scratch_bytes_);
+  }
+
+  void set_values(const void* values) override {
+    for (auto& part : parts_) part.set_values(values);
+  }
+  [[nodiscard]] std::size_t packed_bytes() const noexcept override {
+    std::size_t bytes = 0;
+    for (const auto& part : parts_) bytes += part.packed_bytes();
+    return bytes;
+  }
+  void run(const Operands& operands) const override {
+    for (const auto& part : parts_) {
+      parallel_ranges(part.tasks(), scratch_bytes_,
+                      [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
+                        part.run(operands, first, last, scratch);
+                      });
+    }
+  }
+
+ private:
+  std::vector<RowsPart<Real>> parts_;  ///< one or two
+  std::size_t scratch_bytes_ = 0;
+};
+
+}  // namespace
+
+template <class Real>
+std::unique_ptr<Executor> make_rows(const Problem& problem, const KernelSet<Real>& kernels) {
+  return std::make_unique<RowsExecutor<Real>>(problem, kernels);
+}
+template std::unique_ptr<Executor> make_rows<float>(const Problem&, const KernelSet<float>&);
+template std::unique_ptr<Executor> make_rows<double>(const Problem&, const KernelSet<double>&);
+
+}  // namespace kronsparse::simd

@@ -1,0 +1,111 @@
+// How a RowsPart cuts its work into tasks: everything here trades cache levels
+// against each other, and nothing here changes a result.
+
+#include <algorithm>
+
+#include "cpu/cpu_info.hpp"
+#include "cpu/simd/drivers.hpp"
+#include "cpu/simd/rows_part.hpp"
+
+namespace kronsparse::simd {
+
+template <class Real>
+void RowsPart<Real>::choose_blocks() {
+  const CpuInfo cpu = cpu_info();
+  const std::int64_t real = sizeof(Real);
+  const std::int64_t l1 = static_cast<std::int64_t>(cpu.l1_bytes);
+  const std::int64_t l2 = static_cast<std::int64_t>(cpu.l2_bytes);
+
+  // A panel is used by one tile of rows after the other: it and what a tile
+  // reads of x should stay in L1 together.
+  const std::int64_t per_term = widest_ + (full_ ? full_tile_rows : max_tile_rows) * segments_.front().width;
+  depth_block_ = even_block(depth_, std::max<std::int64_t>(32, l1 / (per_term * real)), 2);
+
+  choose_units();
+  const std::int64_t unit_width = units_.front().width;
+  copy_depth_ = depth_;
+  if (!in_place_ && max_tile_rows * depth_ * unit_width * real > l2) {
+    // A tile's worth of rows does not fit: copy part of the depth at a time.
+    copy_depth_ = std::clamp<std::int64_t>(l2 / (max_tile_rows * unit_width * real) / 2 * 2, 64, depth_);
+  }
+
+  // Blocks i together as long as their weights stay in L2: neighbours in X rows.
+  const std::int64_t block_bytes = packed_width(panels_, kernels_.lanes) * depth_ * real;
+  block_group_ = even_block(shape_.a, std::max<std::int64_t>(1, l2 / 4 / block_bytes), 1);
+
+  // Rows per task: what they touch of x and y should stay in L2, on no more
+  // pages than the TLB holds, for every panel comes back to them.
+  constexpr std::int64_t whole_tiles = 24;  // a multiple of every tile height
+  const auto pages = [](std::int64_t run_bytes, std::int64_t stride_bytes) {
+    constexpr double page = 4096;
+    const double stride = static_cast<double>(stride_bytes) / page;
+    return std::min(stride, static_cast<double>(run_bytes) / page + 1.0);
+  };
+  const std::int64_t x_run = depth_ * (in_place_ ? d_ : unit_width) * real;
+  const double row_pages = pages(x_run, in_place_ ? shape_.x_stride * real : x_run) +
+                           pages(widest_ * real, shape_.y_stride * shape_.unit * real);
+  const std::int64_t row_bytes =
+      (in_place_ ? block_group_ * d_ : unit_width) * (copy_depth_ + shape_.outs) * real;
+  std::int64_t rows =
+      std::min<std::int64_t>({l2 / 4 / row_bytes, static_cast<std::int64_t>(64 / row_pages), 240});
+  rows = std::max(rows, copy_depth_ < depth_ ? max_tile_rows : whole_tiles);
+  const std::int64_t threads = thread_count();
+  const std::int64_t others = block_groups() * static_cast<std::int64_t>(units_.size());
+  rows = std::min(rows, std::max(whole_tiles, shape_.batch * others / (8 * threads)));
+  row_block_ = even_block(std::max<std::int64_t>(shape_.batch, 1), rows,
+                          rows >= whole_tiles ? whole_tiles : max_tile_rows);
+
+  // Too few tasks for the threads (small batches): blocks apart, then panels.
+  if (tasks() < 2 * threads) block_group_ = 1;
+  std::int64_t parts =
+      tasks() < 2 * threads ? (4 * threads + tasks() - 1) / std::max<std::int64_t>(tasks(), 1) : 1;
+  std::int64_t most_panels = 1;
+  std::vector<Unit> units;
+  for (const Unit& unit : units_) {
+    const std::int64_t count = static_cast<std::int64_t>(unit.last_panel - unit.first_panel);
+    std::int64_t per_unit = (count + parts - 1) / parts;
+    if (copy_depth_ < depth_) {
+      per_unit = std::clamp<std::int64_t>(l2 / 4 / (row_block_ * widest_ * real), 1, per_unit);
+    }
+    most_panels = std::max(most_panels, per_unit);
+    for (std::int64_t first = 0; first < count; first += per_unit) {
+      Unit part = unit;
+      part.first_panel = unit.first_panel + static_cast<std::size_t>(first);
+      part.last_panel = unit.first_panel + static_cast<std::size_t>(std::min(first + per_unit, count));
+      units.push_back(part);
+    }
+  }
+  units_ = std::move(units);
+
+  const std::int64_t padded_rows = (row_block_ + full_tile_rows - 1) / full_tile_rows * full_tile_rows;
+  copy_size_ = in_place_ ? 0 : padded_rows * copy_depth_ * unit_width;
+  if (copy_depth_ < depth_) {
+    sums_size_ = row_block_ * widest_ * most_panels;
+  } else if (depth_block_ < depth_) {
+    sums_size_ = row_block_ * widest_;
+  }
+  stream_ = writes_around_caches(problem_);
+}
+
+/// Units by segments: all narrow ones together; of the full ones as many as
+/// leave room in half of L2 for a good number of rows.
+template <class Real>
+void RowsPart<Real>::choose_units() {
+  const std::int64_t l2 = static_cast<std::int64_t>(cpu_info().l2_bytes);
+  constexpr std::int64_t good_rows = 24;
+  const std::int64_t budget = l2 / 2 / (good_rows * depth_ * static_cast<std::int64_t>(sizeof(Real)));
+  for (std::size_t p = 0; p < panels_.size(); ++p) {
+    const Segment& segment = segments_[static_cast<std::size_t>(panels_[p].segment)];
+    const std::int64_t end = segment.first + segment.width;
+    const bool fits = !units_.empty() && (!full_ || end - units_.back().first_j <=
+                                                        std::max<std::int64_t>(budget, kernels_.lanes));
+    if (!fits) units_.push_back({segment.first, 0, p, p});
+    units_.back().width = end - units_.back().first_j;
+    units_.back().last_panel = p + 1;
+  }
+}
+
+template void RowsPart<float>::choose_blocks();
+template void RowsPart<double>::choose_blocks();
+
+}  // namespace kronsparse::simd

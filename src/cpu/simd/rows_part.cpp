@@ -1,0 +1,275 @@
+// The work of one RowsPart: see rows_part.hpp.
+
+#include "cpu/simd/rows_part.hpp"
+
+#include <algorithm>
+
+#include "cpu/simd/drivers.hpp"
+
+namespace kronsparse::simd {
+
+template <class Real>
+RowsPart<Real>::RowsPart(const Problem& problem, const KernelSet<Real>& kernels,
+                         std::vector<Segment> segments)
+    : problem_(problem),
+      kernels_(kernels),
+      shape_(shape_of(problem)),
+      d_(shape_.d * shape_.unit),
+      depth_(shape_.depth * shape_.unit),
+      full_(segments.front().width == kernels.lanes),
+      in_place_(!full_ && shape_.storage == Storage::same && shape_.layout == Layout::batch_first),
+      segments_(std::move(segments)),
+      panels_(panels_of(segments_, shape_.outs, kernels.lanes,
+                        full_ ? kernels.widest_full : kernels.widest_panel)),
+      widest_(static_cast<std::int64_t>(full_ ? kernels.widest_full : kernels.widest_panel) * kernels.lanes) {
+  choose_blocks();
+  packed_size_ = static_cast<std::size_t>(shape_.a * packed_width(panels_, kernels.lanes) * depth_);
+  packed_ = make_aligned<Real>(packed_size_);
+}
+
+template <class Real>
+auto RowsPart<Real>::task_at(std::int64_t index) const -> Task {
+  const std::int64_t units = static_cast<std::int64_t>(units_.size());
+  Task task{};
+  task.unit = &units_[static_cast<std::size_t>(index % units)];
+  task.first_row = index / units % row_blocks() * row_block_;
+  task.rows = std::min(row_block_, shape_.batch - task.first_row);
+  task.first_block = index / units / row_blocks() * block_group_;
+  task.last_block = std::min(task.first_block + block_group_, shape_.a);
+  return task;
+}
+
+/// The rows of X a task reads first; nothing where they are not runs.
+template <class Real>
+Prefetch RowsPart<Real>::prefetch_of(const Operands& operands, const Task& task) const {
+  if (shape_.layout != Layout::batch_first) return {};
+  const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_));
+  const std::int64_t run = shape_.depth * shape_.d;
+  const auto* first = static_cast<const char*>(operands.x) +
+                      (task.first_row * shape_.x_stride + task.first_block * run) * bytes;
+  return {first, task.rows, (task.last_block - task.first_block) * run * bytes, shape_.x_stride * bytes};
+}
+
+template <class Real>
+void RowsPart<Real>::run(const Operands& operands, std::int64_t first_task, std::int64_t last_task,
+                         std::byte* scratch) const {
+  for (std::int64_t index = first_task; index < last_task; ++index) {
+    const Task task = task_at(index);
+    Prefetch prefetch;
+    if (index + 1 < last_task) {
+      const Task next = task_at(index + 1);
+      const bool new_rows = next.first_row != task.first_row || next.first_block != task.first_block;
+      if (new_rows) prefetch = prefetch_of(operands, next);
+      const std::int64_t panels = static_cast<std::int64_t>(task.unit->last_panel - task.unit->first_panel);
+      const std::int64_t height = full_ ? full_tile_rows : max_tile_rows;
+      const std::int64_t tiles =
+          (task.rows + height - 1) / height * panels * (task.last_block - task.first_block);
+      prefetch.spread_over(tiles * advances_per_tile(depth_));
+    }
+    for (std::int64_t i = task.first_block; i < task.last_block; ++i) {
+      run_block(operands, task, i, scratch, prefetch);
+    }
+  }
+}
+
+template <class Real>
+void RowsPart<Real>::run_block(const Operands& operands, const Task& task, std::int64_t i, std::byte* scratch,
+                               Prefetch& prefetch) const {
+  Real* sums = reinterpret_cast<Real*>(scratch);
+  Real* copy = sums + sums_size_;
+  const auto source_for = [&](const Panel& panel, std::int64_t terms) {
+    return source_of(operands.x, task, i, segments_[static_cast<std::size_t>(panel.segment)], terms, copy);
+  };
+  if (copy_depth_ == depth_) {
+    if (!in_place_) copy_x(operands.x, task, i, {0, depth_}, copy);
+    for (std::size_t p = task.unit->first_panel; p < task.unit->last_panel; ++p) {
+      const Source source = source_for(panels_[p], depth_);
+      for (std::int64_t t = 0; t < depth_; t += depth_block_) {
+        const Depth depth{t, std::min(t + depth_block_, depth_)};
+        run_panel(operands, task, panels_[p], source, 0, depth, i, sums, prefetch);
+      }
+    }
+    return;
+  }
+  // Too deep to copy at once: one range of depth after the other, all panels' sums kept.
+  for (std::int64_t t = 0; t < depth_; t += copy_depth_) {
+    const Depth depth{t, std::min(t + copy_depth_, depth_)};
+    copy_x(operands.x, task, i, depth, copy);
+    Real* panel_sums = sums;
+    for (std::size_t p = task.unit->first_panel; p < task.unit->last_panel; ++p) {
+      const Source source = source_for(panels_[p], depth.last - depth.first);
+      run_panel(operands, task, panels_[p], source, t, depth, i, panel_sums, prefetch);
+      panel_sums += row_block_ * widest_;
+    }
+  }
+}
+
+/// Copies x of a unit: full segments as [segment][tile][term][row of tile][lanes],
+/// narrow ones as [row][term][unit's width].
+template <class Real>
+void RowsPart<Real>::copy_x(const void* x, const Task& task, std::int64_t i, Depth depth, Real* copy) const {
+  const Unit& unit = *task.unit;
+  const int lanes = kernels_.lanes;
+  const std::int64_t terms = depth.last - depth.first;
+  const std::int64_t padded_rows = (task.rows + full_tile_rows - 1) / full_tile_rows * full_tile_rows;
+  const std::int64_t term_step = full_ ? full_tile_rows * lanes : unit.width;
+  const std::int64_t segment_step = full_ ? padded_rows * terms * lanes : lanes;
+  const bool batch_first = shape_.layout == Layout::batch_first;
+  // Elements between neighbouring j and neighbouring samples.
+  const std::int64_t j_stride = batch_first ? 1 : shape_.x_stride;
+  const std::int64_t n_stride = batch_first ? shape_.x_stride : 1;
+  const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_));
+  const std::int64_t l_first = depth.first / shape_.unit;
+  const std::int64_t l_count = terms / shape_.unit;
+  const std::int64_t feature = (i * shape_.depth + l_first) * shape_.d + unit.first_j / shape_.unit;
+  if (shape_.unit == 1 && batch_first && full_) {
+    // A few terms of each row of a tile in turn, so that what is written stays together.
+    constexpr std::int64_t few = 16;
+    for (std::int64_t first = 0; first < task.rows; first += full_tile_rows) {
+      const std::int64_t last = std::min(first + full_tile_rows, task.rows);
+      for (std::int64_t l = 0; l < l_count; l += few) {
+        for (std::int64_t n = first; n < last; ++n) {
+          const auto* source = static_cast<const std::byte*>(x) +
+                               ((task.first_row + n) * n_stride + feature + l * shape_.d) * bytes;
+          Real* out = copy + (first / full_tile_rows * terms + l) * term_step + (n - first) * lanes;
+          kernels_.widen_runs(source, shape_.storage, shape_.d, std::min(few, l_count - l),
+                              static_cast<int>(unit.width / lanes), out, term_step, segment_step);
+        }
+      }
+    }
+    return;
+  }
+  for (std::int64_t n = 0; n < task.rows; ++n) {
+    const auto* source =
+        static_cast<const std::byte*>(x) + ((task.first_row + n) * n_stride + feature * j_stride) * bytes;
+    Real* out = full_ ? copy + n / full_tile_rows * terms * term_step + n % full_tile_rows * lanes
+                      : copy + n * terms * term_step;
+    if (shape_.unit == 1 && batch_first && unit.width == shape_.d) {
+      kernels_.widen(source, shape_.storage, out, l_count * shape_.d);
+    } else if (shape_.unit == 1 && batch_first) {
+      for (std::int64_t l = 0; l < l_count; ++l) {
+        kernels_.widen(source + l * shape_.d * bytes, shape_.storage, out + l * term_step, unit.width);
+      }
+    } else {
+      // Element by element; re x goes to both lanes of (j, p) for q = 0, im x for q = 1.
+      for (std::int64_t l = 0; l < l_count; ++l) {
+        for (std::int64_t lane = 0; lane < unit.width; lane += shape_.unit) {
+          const std::byte* element = source + (l * shape_.d + lane / shape_.unit) * j_stride * bytes;
+          Real value[2];
+          kernels_.widen(element, shape_.storage, value, shape_.unit);
+          Real* at = out + l * shape_.unit * term_step + lane / lanes * segment_step + lane % lanes;
+          if (!full_) at = out + l * shape_.unit * term_step + lane;
+          at[0] = value[0];
+          if (shape_.unit == 2) {
+            at[1] = value[0];
+            at[term_step] = at[term_step + 1] = value[1];
+          }
+        }
+      }
+    }
+  }
+}
+
+template <class Real>
+auto RowsPart<Real>::source_of(const void* x, const Task& task, std::int64_t i, const Segment& segment,
+                               std::int64_t terms, const Real* copy) const -> Source {
+  if (in_place_) {
+    const Real* first =
+        static_cast<const Real*>(x) + task.first_row * shape_.x_stride + i * depth_ * d_ + segment.first;
+    return {first, 0, shape_.x_stride, d_};
+  }
+  const std::int64_t within = segment.first - task.unit->first_j;
+  if (!full_) return {copy + within, 0, terms * task.unit->width, task.unit->width};
+  const int lanes = kernels_.lanes;
+  const std::int64_t padded_rows = (task.rows + full_tile_rows - 1) / full_tile_rows * full_tile_rows;
+  return {copy + within * padded_rows * terms, terms * full_tile_rows * lanes, lanes, full_tile_rows * lanes};
+}
+
+template <class Real>
+void RowsPart<Real>::gather_bias(const void* bias, const Panel& panel, std::int64_t i, Real* gathered) const {
+  const Segment& segment = segments_[static_cast<std::size_t>(panel.segment)];
+  const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_)) / shape_.unit;
+  const auto* block = static_cast<const std::byte*>(bias) + i * shape_.outs * d_ * bytes;
+  for (int f = 0; f < panel.vectors * kernels_.lanes; ++f) {
+    gathered[f] = 0;
+    if (f >= panel.lanes_valid) continue;
+    const std::int64_t k = (panel.first_lane + f) / segment.width;
+    const std::int64_t j = segment.first + (panel.first_lane + f) % segment.width;
+    kernels_.widen(block + (k * d_ + j) * bytes, shape_.storage, gathered + f, 1);
+  }
+}
+
+template <class Real>
+void RowsPart<Real>::run_panel(const Operands& operands, const Task& task, const Panel& panel,
+                               const Source& source, std::int64_t source_first, Depth depth, std::int64_t i,
+                               Real* sums, Prefetch& prefetch) const {
+  const Segment& segment = segments_[static_cast<std::size_t>(panel.segment)];
+  const int lanes = kernels_.lanes;
+  const int group = segment.width;
+  const int width = panel.vectors * lanes;
+  const int height = tile_rows(panel);
+  const bool first = depth.first == 0;
+  const bool last = depth.last == depth_;
+  const bool real_storage = shape_.storage == Storage::same || shape_.storage == Storage::complex;
+
+  // Places in Y, in reals (halves for 16-bit storage).
+  const bool batch_first = shape_.layout == Layout::batch_first;
+  const std::int64_t unit = shape_.unit;
+  const std::int64_t feature = (i * shape_.outs + panel.first_lane / group) * d_ + segment.first;
+  const std::int64_t row_stride = batch_first ? shape_.y_stride * unit : unit;
+  const std::int64_t origin =
+      (batch_first ? feature : feature * shape_.y_stride) + task.first_row * row_stride;
+  FinishArgs<Real> finish{};
+  finish.row_length = width;
+  finish.lanes_valid = panel.lanes_valid;
+  finish.activation = shape_.activation;
+  finish.storage = shape_.storage;
+  finish.out_row_stride = row_stride;
+  finish.piece = group;
+  finish.piece_stride = batch_first ? d_ : d_ * shape_.y_stride;
+  finish.unit = batch_first ? 1 : shape_.unit;
+  finish.unit_stride = batch_first ? 1 : shape_.y_stride * unit;
+
+  const bool whole_vectors = batch_first && (full_ || group == d_) && panel.lanes_valid == width;
+  const bool direct = last && whole_vectors && real_storage && shape_.activation == Act::none;
+
+  alignas(cache_line) Real bias[max_panel_lanes];
+  if (first && problem_.bias) gather_bias(operands.bias, panel, i, bias);
+  alignas(cache_line) Real tile[max_tile_size];
+
+  TileArgs<Real> args{};
+  args.depth = depth.last - depth.first;
+  args.a_row_stride = source.row_stride;
+  args.a_step = source.step;
+  args.b = packed_.get() + (i * packed_width(panels_, lanes) + panel.offset) * depth_ + depth.first * width;
+  args.init_row_stride = first ? 0 : width;
+  args.next_x = prefetch.rows > 0 ? &prefetch : nullptr;
+  args.out_row_stride = direct ? row_stride : width;
+  args.out_vector_stride = direct && full_ ? d_ : lanes;
+  if (direct && stream_) {
+    args.stream = on_cache_line(static_cast<Real*>(operands.y) + origin) &&
+                  whole_cache_lines<Real>(row_stride) && whole_cache_lines<Real>(args.out_vector_stride);
+  }
+  const Real* a = source.data + (depth.first - source_first) * source.step;
+  for (std::int64_t m = 0, tile_index = 0; m < task.rows; m += height, ++tile_index) {
+    args.rows = static_cast<int>(std::min<std::int64_t>(height, task.rows - m));
+    args.a = full_ ? a + tile_index * source.tile_stride : a + m * source.row_stride;
+    args.init = first ? (problem_.bias ? bias : nullptr) : sums + m * width;
+    args.out = direct ? static_cast<Real*>(operands.y) + origin + m * row_stride
+               : last ? tile
+                      : sums + m * width;
+    tile_for(kernels_, group, panel.vectors, args.rows)(args);
+    if (last && !direct) {
+      finish.tile = tile;
+      finish.rows = args.rows;
+      finish.out = static_cast<std::byte*>(operands.y) +
+                   (origin + m * row_stride) * static_cast<std::int64_t>(real_storage ? sizeof(Real) : 2);
+      kernels_.finish(finish);
+    }
+  }
+}
+
+template class RowsPart<float>;
+template class RowsPart<double>;
+
+}  // namespace kronsparse::simd

@@ -1,0 +1,110 @@
+// Samples as tile rows. For one block i and one segment of j, lane (k, j) of a
+// panel accumulates sum_l w[k,l,j] · x[n, l, j]; the group x[n, l, first..first+G)
+// is loaded as it lies in X, and what leaves the registers are runs of Y.
+//
+// Segments narrower than a vector read X in place where storage allows. Those
+// that fill the vector load as much of x as of the weights, so their x is copied
+// first, a cache-sized block at a time, into the order the kernel walks; so is x
+// in 16-bit or complex storage, and the rows of a small batch_last matrix.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cpu/simd/kernel_set.hpp"
+#include "cpu/simd/parallel.hpp"
+#include "cpu/simd/weights.hpp"
+#include "kronsparse/plan.hpp"
+
+namespace kronsparse::simd {
+
+/// All segments of one kind: those as wide as a vector, or those narrower.
+template <class Real>
+class RowsPart {
+ public:
+  RowsPart(const Problem& problem, const KernelSet<Real>& kernels, std::vector<Segment> segments);
+
+  void set_values(const void* values) {
+    pack_rows(problem_, shape_, segments_, panels_, kernels_.lanes, values, packed_.get());
+  }
+  [[nodiscard]] std::size_t packed_bytes() const { return packed_size_ * sizeof(Real); }
+  [[nodiscard]] std::size_t scratch_bytes() const {
+    return static_cast<std::size_t>(copy_size_ + sums_size_) * sizeof(Real);
+  }
+  [[nodiscard]] std::int64_t tasks() const {
+    return block_groups() * row_blocks() * static_cast<std::int64_t>(units_.size());
+  }
+  void run(const Operands& operands, std::int64_t first_task, std::int64_t last_task,
+           std::byte* scratch) const;
+
+ private:
+  /// Segments whose x is copied together, and the panels one task takes of them.
+  struct Unit {
+    std::int64_t first_j;  ///< reals
+    std::int64_t width;    ///< reals
+    std::size_t first_panel;
+    std::size_t last_panel;
+  };
+  struct Task {
+    const Unit* unit;
+    std::int64_t first_block;  ///< blocks i
+    std::int64_t last_block;
+    std::int64_t first_row;
+    std::int64_t rows;
+  };
+  /// Terms [first, last) of a sum.
+  struct Depth {
+    std::int64_t first;
+    std::int64_t last;
+  };
+  /// Where the kernel finds x of one segment.
+  struct Source {
+    const Real* data;  ///< of the first row and the first term brought
+    std::int64_t tile_stride;
+    std::int64_t row_stride;
+    std::int64_t step;
+  };
+
+  void choose_blocks();
+  void choose_units();
+  [[nodiscard]] std::int64_t row_blocks() const { return (shape_.batch + row_block_ - 1) / row_block_; }
+  [[nodiscard]] std::int64_t block_groups() const { return (shape_.a + block_group_ - 1) / block_group_; }
+  [[nodiscard]] int tile_rows(const Panel& panel) const {
+    return full_ ? full_tile_rows : kernels_.tile_rows[panel.vectors - 1];
+  }
+  [[nodiscard]] Task task_at(std::int64_t index) const;
+  [[nodiscard]] Prefetch prefetch_of(const Operands& operands, const Task& task) const;
+  void run_block(const Operands& operands, const Task& task, std::int64_t i, std::byte* scratch,
+                 Prefetch& prefetch) const;
+  void copy_x(const void* x, const Task& task, std::int64_t i, Depth depth, Real* copy) const;
+  [[nodiscard]] Source source_of(const void* x, const Task& task, std::int64_t i, const Segment& segment,
+                                 std::int64_t terms, const Real* copy) const;
+  void run_panel(const Operands& operands, const Task& task, const Panel& panel, const Source& source,
+                 std::int64_t source_first, Depth depth, std::int64_t i, Real* sums,
+                 Prefetch& prefetch) const;
+  void gather_bias(const void* bias, const Panel& panel, std::int64_t i, Real* gathered) const;
+
+  Problem problem_;
+  const KernelSet<Real>& kernels_;
+  Shape shape_;
+  std::int64_t d_;      ///< reals
+  std::int64_t depth_;  ///< reals
+  bool full_;
+  bool in_place_;
+  std::vector<Segment> segments_;
+  std::vector<Panel> panels_;
+  std::int64_t widest_;  ///< lanes of the widest panel
+  std::vector<Unit> units_;
+  std::int64_t block_group_ = 1;  ///< blocks i per task
+  std::int64_t row_block_ = 0;
+  std::int64_t depth_block_ = 0;  ///< terms summed in registers before sums go to memory
+  std::int64_t copy_depth_ = 0;   ///< terms whose x is copied at once
+  std::int64_t copy_size_ = 0;
+  std::int64_t sums_size_ = 0;
+  bool stream_ = false;
+  std::size_t packed_size_ = 0;
+  AlignedArray<Real> packed_;
+};
+
+}  // namespace kronsparse::simd

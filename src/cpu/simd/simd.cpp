@@ -1,0 +1,86 @@
+// Table entries of the simd family: which driver takes a problem, on which
+// instruction set, at what predicted cost.
+
+#include "cpu/simd/simd.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "cpu/cpu_info.hpp"
+#include "cpu/simd/drivers.hpp"
+#include "cpu/simd/parallel.hpp"
+
+namespace kronsparse {
+namespace simd {
+
+bool writes_around_caches(const Problem& problem) {
+  return problem.bytes() > 4.0 * static_cast<double>(cpu_info().l2_bytes) * thread_count();
+}
+
+namespace {
+
+template <class Real>
+std::unique_ptr<Executor> make_with(Problem problem, const KernelSet<Real>& kernels) {
+  if (problem.operation == Operation::gradient) return make_gradient(problem, kernels);
+  if (problem.layout == Layout::batch_last && problem.batch == 1 && problem.x_stride() == 1 &&
+      problem.y_stride() == 1) {
+    // One column without gaps is also one row.
+    problem.layout = Layout::batch_first;
+    problem.cols_stride = 0;
+    problem.rows_stride = 0;
+  }
+  const std::int64_t columns = problem.batch * (is_complex(problem.dtype) ? 2 : 1);
+  if (problem.layout == Layout::batch_first || columns < kernels.lanes) return make_rows(problem, kernels);
+  return make_columns(problem, kernels);
+}
+
+std::unique_ptr<Executor> make_on(const Isa& isa, const Problem& problem) {
+  const bool wide = problem.dtype == DType::f64 || problem.dtype == DType::complex128;
+  return wide ? make_with(problem, *isa.f64) : make_with(problem, *isa.f32);
+}
+
+/// Arithmetic or memory, whichever is slower. Nominal rates: they rank
+/// implementations against each other and are not a promise.
+double predict_on(const Isa& isa, const Problem& problem) {
+  constexpr double bytes_per_second = 1.0e10;  // of one thread
+  const double threads = thread_count();
+  const bool wide = problem.dtype == DType::f64 || problem.dtype == DType::complex128;
+  const double arithmetic = problem.flops() / (isa.flops_per_thread * (wide ? 0.5 : 1.0));
+  const double memory = problem.bytes() / bytes_per_second;
+  // A vector that a small problem cannot fill is partly wasted.
+  const double lanes = wide ? isa.f64->lanes : isa.f32->lanes;
+  const double start = 2e-6 + lanes * 1e-9;
+  return start + std::max(arithmetic, memory) / threads;
+}
+
+/// The three functions of a table entry, for one instruction set.
+template <const Isa& isa>
+struct Entry {
+  static std::string refuse(const Problem&, Device) { return isa.usable() ? "" : isa.missing; }
+  static double predict(const Problem& problem, Device) { return predict_on(isa, problem); }
+  static std::unique_ptr<Executor> make(const Problem& problem, Device) { return make_on(isa, problem); }
+};
+
+template <const Isa& isa>
+constexpr Implementation entry(std::string_view name, std::string_view summary) {
+  return {name, Backend::cpu, summary, Entry<isa>::refuse, Entry<isa>::predict, Entry<isa>::make};
+}
+
+constexpr std::array table = {
+#if defined(__x86_64__)
+    entry<isa_avx512>("simd-avx512", "register tiles of 64-byte vectors, X read in place"),
+    entry<isa_avx2>("simd-avx2", "register tiles of 32-byte vectors, X read in place"),
+    entry<isa_baseline>("simd-baseline", "register tiles of 16-byte vectors, X read in place"),
+#elif defined(__aarch64__)
+    entry<isa_baseline>("simd-neon", "register tiles of 16-byte vectors, X read in place"),
+#else
+    entry<isa_baseline>("simd-baseline", "register tiles of 16-byte vectors, X read in place"),
+#endif
+};
+
+}  // namespace
+}  // namespace simd
+
+std::span<const Implementation> simd_implementations() { return simd::table; }
+
+}  // namespace kronsparse

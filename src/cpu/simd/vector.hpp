@@ -1,0 +1,174 @@
+// Vectors of one instruction set. Included by isa_*.cpp only, after they have
+// defined KRONSPARSE_ISA (a namespace of its own, so that no two instruction
+// sets share a symbol) and KRONSPARSE_VECTOR_BYTES.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+namespace kronsparse::simd::KRONSPARSE_ISA {
+
+inline constexpr int vector_bytes = KRONSPARSE_VECTOR_BYTES;
+
+#define KRONSPARSE_INLINE __attribute__((always_inline)) inline
+
+template <class Real>
+struct VectorOf {
+  typedef Real type __attribute__((vector_size(KRONSPARSE_VECTOR_BYTES)));
+};
+template <class Real>
+using Vector = typename VectorOf<Real>::type;
+using Vf = Vector<float>;
+using Vi = Vector<int32_t>;
+using Vu = Vector<uint32_t>;
+
+template <class Real>
+inline constexpr int lanes = vector_bytes / static_cast<int>(sizeof(Real));
+
+/// Reinterprets, copies: every access goes through memcpy, so any address will do.
+template <class To, class From>
+KRONSPARSE_INLINE To bits_as(const From& from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  __builtin_memcpy(&to, &from, sizeof to);
+  return to;
+}
+template <class Real>
+KRONSPARSE_INLINE Vector<Real> load(const Real* source) {
+  Vector<Real> v;
+  __builtin_memcpy(&v, source, sizeof v);
+  return v;
+}
+template <class Real>
+KRONSPARSE_INLINE void store(Real* target, Vector<Real> v) {
+  __builtin_memcpy(target, &v, sizeof v);
+}
+
+/// A store around the caches, to an address aligned to the vector; a plain one
+/// where the instruction set has none.
+template <class Real>
+KRONSPARSE_INLINE void stream(Real* target, Vector<Real> v) {
+#if defined(__x86_64__) && KRONSPARSE_VECTOR_BYTES == 64
+  _mm512_stream_si512(reinterpret_cast<__m512i*>(target), bits_as<__m512i>(v));
+#elif defined(__x86_64__) && KRONSPARSE_VECTOR_BYTES == 32
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(target), bits_as<__m256i>(v));
+#else
+  store(target, v);
+#endif
+}
+
+KRONSPARSE_INLINE Vf splat(float value) { return value - Vf{}; }
+KRONSPARSE_INLINE Vi splat(int32_t value) { return value - Vi{}; }
+
+/// G neighbouring elements repeated across a vector: one load instruction on
+/// every instruction set named here.
+template <int G, class Real>
+KRONSPARSE_INLINE Vector<Real> load_group(const Real* source) {
+  constexpr int bytes = G * static_cast<int>(sizeof(Real));
+  static_assert(bytes <= vector_bytes);
+  if constexpr (bytes == vector_bytes) return load(source);
+#if defined(__x86_64__)
+  [[maybe_unused]] const float* f = reinterpret_cast<const float*>(source);
+  [[maybe_unused]] const double* d = reinterpret_cast<const double*>(source);
+#if KRONSPARSE_VECTOR_BYTES == 64
+  if constexpr (bytes == 4) return bits_as<Vector<Real>>(_mm512_set1_ps(*f));
+  if constexpr (bytes == 8)
+    return bits_as<Vector<Real>>(_mm512_broadcastsd_pd(_mm_loadl_pd(_mm_setzero_pd(), d)));
+  if constexpr (bytes == 16) return bits_as<Vector<Real>>(_mm512_broadcast_f32x4(_mm_loadu_ps(f)));
+  if constexpr (bytes == 32) return bits_as<Vector<Real>>(_mm512_broadcast_f64x4(_mm256_loadu_pd(d)));
+#elif KRONSPARSE_VECTOR_BYTES == 32
+  if constexpr (bytes == 4) return bits_as<Vector<Real>>(_mm256_broadcast_ss(f));
+  if constexpr (bytes == 8) return bits_as<Vector<Real>>(_mm256_broadcast_sd(d));
+  if constexpr (bytes == 16)
+    return bits_as<Vector<Real>>(_mm256_broadcast_ps(reinterpret_cast<const __m128*>(f)));
+#else
+  if constexpr (bytes == 4) return bits_as<Vector<Real>>(_mm_set1_ps(*f));
+  if constexpr (bytes == 8) return bits_as<Vector<Real>>(_mm_loadh_pd(_mm_load_sd(d), d));
+#endif
+#elif defined(__aarch64__)
+  if constexpr (bytes == 4)
+    return bits_as<Vector<Real>>(vld1q_dup_f32(reinterpret_cast<const float*>(source)));
+  if constexpr (bytes == 8)
+    return bits_as<Vector<Real>>(vld1q_dup_f64(reinterpret_cast<const double*>(source)));
+#else
+  Vector<Real> v;
+  for (int lane = 0; lane < lanes<Real>; ++lane) v[lane] = source[lane % G];
+  return v;
+#endif
+}
+
+// ---- 16-bit storage ------------------------------------------------------------
+
+/// The 16-bit storage of one float vector.
+typedef uint16_t HalfVector __attribute__((vector_size(KRONSPARSE_VECTOR_BYTES / 2)));
+
+KRONSPARSE_INLINE Vu load_half(const uint16_t* source) {
+  HalfVector half;
+  __builtin_memcpy(&half, source, sizeof half);
+  return __builtin_convertvector(half, Vu);
+}
+
+KRONSPARSE_INLINE Vf widen_bf16(const uint16_t* source) { return bits_as<Vf>(load_half(source) << 16); }
+
+KRONSPARSE_INLINE HalfVector narrow_bf16(Vf v) {
+  const Vu bits = bits_as<Vu>(v);
+  const Vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;  // to nearest, ties to even
+  const Vu quiet_nan = (bits >> 16) | 0x40u;
+  return __builtin_convertvector(v == v ? rounded : quiet_nan, HalfVector);
+}
+
+#if defined(__x86_64__) && KRONSPARSE_VECTOR_BYTES == 64
+KRONSPARSE_INLINE Vf widen_f16(const uint16_t* source) {
+  return bits_as<Vf>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(source))));
+}
+KRONSPARSE_INLINE HalfVector narrow_f16(Vf v) {
+  return bits_as<HalfVector>(
+      _mm512_cvtps_ph(bits_as<__m512>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+#elif defined(__x86_64__) && KRONSPARSE_VECTOR_BYTES == 32
+KRONSPARSE_INLINE Vf widen_f16(const uint16_t* source) {
+  return bits_as<Vf>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(source))));
+}
+KRONSPARSE_INLINE HalfVector narrow_f16(Vf v) {
+  return bits_as<HalfVector>(_mm256_cvtps_ph(bits_as<__m256>(v), _MM_FROUND_TO_NEAREST_INT));
+}
+#elif defined(__aarch64__)
+KRONSPARSE_INLINE Vf widen_f16(const uint16_t* source) {
+  return bits_as<Vf>(vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(source))));
+}
+KRONSPARSE_INLINE HalfVector narrow_f16(Vf v) {
+  return bits_as<HalfVector>(vcvt_f16_f32(bits_as<float32x4_t>(v)));
+}
+#else
+// No instruction for it: integer arithmetic on whole vectors.
+KRONSPARSE_INLINE Vf widen_f16(const uint16_t* source) {
+  const Vu h = load_half(source);
+  const Vu magnitude = (h & 0x7fffu) << 13;
+  // Rescaling the exponent by a multiplication turns subnormals into normals.
+  const Vf scaled = bits_as<Vf>(magnitude) * 0x1p112f;
+  const Vu special = bits_as<Vu>(scaled) | 0x7f800000u;  // inf and nan keep their fraction
+  const Vu wide = magnitude >= 0x0f800000u ? special : bits_as<Vu>(scaled);
+  return bits_as<Vf>(wide | ((h & 0x8000u) << 16));
+}
+KRONSPARSE_INLINE HalfVector narrow_f16(Vf v) {
+  const Vu bits = bits_as<Vu>(v);
+  const Vu magnitude = bits & 0x7fffffffu;
+  // Normal results: round the fraction to 10 bits in place, then rebias.
+  const Vu normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  // Below 2^-14 adding 0.5 aligns the last bit of a subnormal half with that of a float.
+  const Vu subnormal = bits_as<Vu>(bits_as<Vf>(magnitude) + splat(0.5f)) - 0x3f000000u;
+  const Vu quiet_nan = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
+  Vu half = magnitude < 0x38800000u ? subnormal : normal;
+  half = magnitude >= 0x477ff000u ? Vu{} + 0x7c00u : half;
+  half = magnitude > 0x7f800000u ? quiet_nan : half;
+  return __builtin_convertvector(half | ((bits >> 16) & 0x8000u), HalfVector);
+}
+#endif
+
+}  // namespace kronsparse::simd::KRONSPARSE_ISA

@@ -1,0 +1,195 @@
+#include "cpu/simd/weights.hpp"
+
+#include <algorithm>
+#include <complex>
+
+namespace kronsparse::simd {
+
+Shape shape_of(const Problem& problem) {
+  const Pattern& p = problem.pattern;
+  const bool transposed =
+      problem.operation == Operation::transposed || problem.operation == Operation::adjoint;
+  Shape shape{};
+  shape.a = p.a;
+  shape.outs = transposed ? p.c : p.b;
+  shape.depth = transposed ? p.b : p.c;
+  shape.d = p.d;
+  shape.batch = problem.batch;
+  shape.x_stride = problem.x_stride();
+  shape.y_stride = problem.y_stride();
+  shape.unit = is_complex(problem.dtype) ? 2 : 1;
+  shape.storage = is_complex(problem.dtype)      ? Storage::complex
+                  : problem.dtype == DType::f16  ? Storage::f16
+                  : problem.dtype == DType::bf16 ? Storage::bf16
+                                                 : Storage::same;
+  shape.activation = static_cast<Act>(problem.activation);
+  shape.layout = problem.layout;
+  return shape;
+}
+static_assert(static_cast<int>(Act::none) == static_cast<int>(Activation::none) &&
+              static_cast<int>(Act::relu) == static_cast<int>(Activation::relu) &&
+              static_cast<int>(Act::gelu) == static_cast<int>(Activation::gelu) &&
+              static_cast<int>(Act::gelu_tanh) == static_cast<int>(Activation::gelu_tanh) &&
+              static_cast<int>(Act::silu) == static_cast<int>(Activation::silu));
+
+std::size_t element_bytes(const Problem& problem) { return size_of(problem.dtype); }
+
+std::vector<Segment> segments_of(std::int64_t d_reals, int lanes) {
+  std::vector<Segment> segments;
+  int width = lanes;
+  for (std::int64_t first = 0; first < d_reals; first += width) {
+    while (width > d_reals - first) width /= 2;
+    segments.push_back({first, width});
+  }
+  return segments;
+}
+
+std::vector<Panel> panels_of(const std::vector<Segment>& segments, std::int64_t outs, int lanes, int widest) {
+  std::vector<Panel> panels;
+  std::int64_t offset = 0;
+  for (std::size_t s = 0; s < segments.size(); ++s) {
+    const std::int64_t lanes_total = outs * segments[s].width;
+    const std::int64_t vectors_total = (lanes_total + lanes - 1) / lanes;
+    const std::int64_t count = (vectors_total + widest - 1) / widest;
+    std::int64_t vector = 0;
+    for (std::int64_t p = 0; p < count; ++p) {
+      const std::int64_t next = vectors_total * (p + 1) / count;
+      Panel panel{};
+      panel.segment = static_cast<int>(s);
+      panel.vectors = static_cast<int>(next - vector);
+      panel.first_lane = vector * lanes;
+      panel.lanes_valid =
+          static_cast<int>(std::min<std::int64_t>(next * lanes, lanes_total) - panel.first_lane);
+      panel.offset = offset;
+      offset += static_cast<std::int64_t>(panel.vectors) * lanes;
+      panels.push_back(panel);
+      vector = next;
+    }
+  }
+  return panels;
+}
+
+std::int64_t packed_width(const std::vector<Panel>& panels, int lanes) {
+  return panels.back().offset + static_cast<std::int64_t>(panels.back().vectors) * lanes;
+}
+
+namespace {
+
+/// Calls body(read), where read(i, k, l, j) is the entry of the matrix applied.
+template <class Real, class Body>
+void with_values(const Problem& problem, const void* values, const Body& body) {
+  const Pattern p = problem.pattern;
+  const bool transposed =
+      problem.operation == Operation::transposed || problem.operation == Operation::adjoint;
+  const std::int64_t k_stride = (transposed ? 1 : p.c) * p.d;
+  const std::int64_t l_stride = (transposed ? p.c : 1) * p.d;
+  const auto reader = [&](const auto* typed, auto convert) {
+    body([=](std::int64_t i, std::int64_t k, std::int64_t l, std::int64_t j) {
+      return convert(typed[i * p.b * p.c * p.d + k * k_stride + l * l_stride + j]);
+    });
+  };
+  const auto as_real = [](auto value) { return static_cast<Real>(value); };
+  const auto as_float = [](auto value) { return static_cast<Real>(static_cast<float>(value)); };
+  const Real sign = problem.operation == Operation::adjoint ? Real(-1) : Real(1);
+  const auto as_complex = [=](auto value) {
+    return std::complex<Real>(static_cast<Real>(value.real()), sign * static_cast<Real>(value.imag()));
+  };
+  switch (problem.dtype) {
+    case DType::f32:
+      return reader(static_cast<const float*>(values), as_real);
+    case DType::f64:
+      return reader(static_cast<const double*>(values), as_real);
+    case DType::f16:
+      return reader(static_cast<const Half*>(values), as_float);
+    case DType::bf16:
+      return reader(static_cast<const BFloat16*>(values), as_float);
+    case DType::complex64:
+      return reader(static_cast<const std::complex<float>*>(values), as_complex);
+    case DType::complex128:
+      return reader(static_cast<const std::complex<double>*>(values), as_complex);
+  }
+}
+
+/// w' of the row embedding: (re, im) for q = 0 and (-im, re) for q = 1, by p.
+template <class Real>
+Real embedded(std::complex<Real> w, int q, std::int64_t p) {
+  if (q == 0) return p == 0 ? w.real() : w.imag();
+  return p == 0 ? -w.imag() : w.real();
+}
+
+}  // namespace
+
+template <class Real>
+void pack_rows(const Problem& problem, const Shape& shape, const std::vector<Segment>& segments,
+               const std::vector<Panel>& panels, int lanes, const void* values, Real* packed) {
+  const std::int64_t depth_reals = shape.depth * shape.unit;
+  const std::int64_t per_block = packed_width(panels, lanes) * depth_reals;
+  with_values<Real>(problem, values, [&](auto read) {
+    const std::int64_t panel_count = static_cast<std::int64_t>(panels.size());
+    parallel_each(shape.a * panel_count, [&](std::int64_t task) {
+      const std::int64_t i = task / panel_count;
+      const Panel& panel = panels[static_cast<std::size_t>(task % panel_count)];
+      const Segment& segment = segments[static_cast<std::size_t>(panel.segment)];
+      const int width = panel.vectors * lanes;
+      Real* out = packed + i * per_block + panel.offset * depth_reals;
+      for (std::int64_t l = 0; l < shape.depth; ++l) {
+        for (int q = 0; q < shape.unit; ++q) {
+          for (int f = 0; f < width; ++f) {
+            const std::int64_t k = (panel.first_lane + f) / segment.width;
+            const std::int64_t j = segment.first + (panel.first_lane + f) % segment.width;
+            Real value = 0;
+            if (f < panel.lanes_valid) {
+              if constexpr (std::is_same_v<decltype(read(0, 0, 0, 0)), Real>) {
+                value = read(i, k, l, j);
+              } else {
+                value = embedded(read(i, k, l, j / 2), q, j % 2);
+              }
+            }
+            *out++ = value;
+          }
+        }
+      }
+    });
+  });
+}
+
+template <class Real>
+void pack_columns(const Problem& problem, const Shape& shape, int tile_rows, const void* values,
+                  Real* packed) {
+  const std::int64_t k_panels = (shape.outs + tile_rows - 1) / tile_rows;
+  const std::int64_t per_product = k_panels * shape.depth * shape.unit * tile_rows;
+  with_values<Real>(problem, values, [&](auto read) {
+    parallel_each(shape.a * shape.d, [&](std::int64_t task) {
+      const std::int64_t i = task / shape.d;
+      const std::int64_t j = task % shape.d;
+      Real* out = packed + task * per_product;
+      for (std::int64_t k0 = 0; k0 < shape.outs; k0 += tile_rows) {
+        for (std::int64_t l = 0; l < shape.depth; ++l) {
+          for (int q = 0; q < shape.unit; ++q) {
+            for (std::int64_t k = k0; k < k0 + tile_rows; ++k) {
+              Real value = 0;
+              if (k < shape.outs) {
+                if constexpr (std::is_same_v<decltype(read(0, 0, 0, 0)), Real>) {
+                  value = read(i, k, l, j);
+                } else {
+                  const auto w = read(i, k, l, j);
+                  value = q == 0 ? w.real() : w.imag();
+                }
+              }
+              *out++ = value;
+            }
+          }
+        }
+      }
+    });
+  });
+}
+
+template void pack_rows<float>(const Problem&, const Shape&, const std::vector<Segment>&,
+                               const std::vector<Panel>&, int, const void*, float*);
+template void pack_rows<double>(const Problem&, const Shape&, const std::vector<Segment>&,
+                                const std::vector<Panel>&, int, const void*, double*);
+template void pack_columns<float>(const Problem&, const Shape&, int, const void*, float*);
+template void pack_columns<double>(const Problem&, const Shape&, int, const void*, double*);
+
+}  // namespace kronsparse::simd
