@@ -25,8 +25,8 @@ install(
   NAMESPACE kronsparse::
   DESTINATION "${_config_dir}")
 
-# A static library leaves its dependencies to whoever links it. (fmt is used
-# header-only and is none of them.)
+# A static library leaves its dependencies to whoever links it. (fmt is compiled
+# in and is none of them.)
 get_target_property(_library_type kronsparse TYPE)
 set(KRONSPARSE_CONFIG_DEPENDENCIES "")
 if(_library_type STREQUAL "STATIC_LIBRARY" AND KRONSPARSE_WITH_OPENMP)

@@ -66,9 +66,10 @@ struct TileArgs {
   const Real* b;     ///< panel: depth x (NR vectors), contiguous
   const Real* init;  ///< nullptr starts from zero
   std::int64_t init_row_stride;
-  Real* out;
+  void* out;  ///< of `storage`; strides count its elements
   std::int64_t out_row_stride;
   std::int64_t out_vector_stride;
+  Storage storage;
   Prefetch* next_x;  ///< what the next task reads; null when nothing is left to fetch
   bool stream;       ///< write around the caches; out and its strides are multiples of a cache line
 };

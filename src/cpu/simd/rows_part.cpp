@@ -139,6 +139,13 @@ void RowsPart<Real>::copy_x(const void* x, const Task& task, std::int64_t i, Dep
     }
     return;
   }
+  if (shape_.unit == 1 && batch_first && unit.width == shape_.d && terms * shape_.d % lanes == 0) {
+    // Whole rows of whole vectors, all in one call.
+    const auto* source = static_cast<const std::byte*>(x) + (task.first_row * n_stride + feature) * bytes;
+    kernels_.widen_runs(source, shape_.storage, n_stride, task.rows,
+                        static_cast<int>(terms * shape_.d / lanes), copy, terms * term_step, lanes);
+    return;
+  }
   for (std::int64_t n = 0; n < task.rows; ++n) {
     const auto* source =
         static_cast<const std::byte*>(x) + ((task.first_row + n) * n_stride + feature * j_stride) * bytes;
@@ -231,7 +238,7 @@ void RowsPart<Real>::run_panel(const Operands& operands, const Task& task, const
   finish.unit_stride = batch_first ? 1 : shape_.y_stride * unit;
 
   const bool whole_vectors = batch_first && (full_ || group == d_) && panel.lanes_valid == width;
-  const bool direct = last && whole_vectors && real_storage && shape_.activation == Act::none;
+  const bool direct = last && whole_vectors && shape_.activation == Act::none;
 
   alignas(cache_line) Real bias[max_panel_lanes];
   if (first && problem_.bias) gather_bias(operands.bias, panel, i, bias);
@@ -246,24 +253,23 @@ void RowsPart<Real>::run_panel(const Operands& operands, const Task& task, const
   args.next_x = prefetch.rows > 0 ? &prefetch : nullptr;
   args.out_row_stride = direct ? row_stride : width;
   args.out_vector_stride = direct && full_ ? d_ : lanes;
-  if (direct && stream_) {
-    args.stream = on_cache_line(static_cast<Real*>(operands.y) + origin) &&
-                  whole_cache_lines<Real>(row_stride) && whole_cache_lines<Real>(args.out_vector_stride);
-  }
+  args.storage = direct && !real_storage ? shape_.storage : Storage::same;
+  const std::int64_t element = static_cast<std::int64_t>(real_storage ? sizeof(Real) : 2);
+  auto* y = static_cast<std::byte*>(operands.y) + origin * element;
+  args.stream = direct && stream_ && real_storage && on_cache_line(y) &&
+                whole_cache_lines<Real>(row_stride) && whole_cache_lines<Real>(args.out_vector_stride);
   const Real* a = source.data + (depth.first - source_first) * source.step;
   for (std::int64_t m = 0, tile_index = 0; m < task.rows; m += height, ++tile_index) {
     args.rows = static_cast<int>(std::min<std::int64_t>(height, task.rows - m));
     args.a = full_ ? a + tile_index * source.tile_stride : a + m * source.row_stride;
     args.init = first ? (problem_.bias ? bias : nullptr) : sums + m * width;
-    args.out = direct ? static_cast<Real*>(operands.y) + origin + m * row_stride
-               : last ? tile
-                      : sums + m * width;
+    std::byte* y_rows = y + m * row_stride * element;
+    args.out = direct ? static_cast<void*>(y_rows) : last ? tile : sums + m * width;
     tile_for(kernels_, group, panel.vectors, args.rows)(args);
     if (last && !direct) {
       finish.tile = tile;
       finish.rows = args.rows;
-      finish.out = static_cast<std::byte*>(operands.y) +
-                   (origin + m * row_stride) * static_cast<std::int64_t>(real_storage ? sizeof(Real) : 2);
+      finish.out = y_rows;
       kernels_.finish(finish);
     }
   }

@@ -15,6 +15,34 @@
 
 namespace kronsparse::simd::KRONSPARSE_ISA {
 
+template <Storage storage, class Element, class Real, int MR, int NR>
+KRONSPARSE_INLINE void store_tile(const TileArgs<Real>& args, const Vector<Real> (&acc)[MR][NR]) {
+  // Copied to locals: as far as the compiler knows, the stores could change args.
+  const int rows = args.rows;
+  const int64_t row_stride = args.out_row_stride;
+  const int64_t vector_stride = args.out_vector_stride;
+  Element* out = static_cast<Element*>(args.out);
+  if constexpr (storage == Storage::same) {
+    if (args.stream) {
+#pragma GCC unroll 8
+      for (int m = 0; m < MR; ++m) {
+        if (m == rows) break;
+#pragma GCC unroll 6
+        for (int r = 0; r < NR; ++r) stream(out + r * vector_stride, acc[m][r]);
+        out += row_stride;
+      }
+      return;
+    }
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; ++m) {
+    if (m == rows) break;
+#pragma GCC unroll 6
+    for (int r = 0; r < NR; ++r) store_as<storage, Real>(out + r * vector_stride, acc[m][r]);
+    out += row_stride;
+  }
+}
+
 template <class Real, int MR, int NR, int G>
 void tile(const TileArgs<Real>& args) {
   constexpr int width = NR * lanes<Real>;
@@ -61,28 +89,11 @@ void tile(const TileArgs<Real>& args) {
       init += args.init_row_stride;
     }
   }
-  // Copied to locals: as far as the compiler knows, the stores could change args.
-  const int rows = args.rows;
-  const int64_t row_stride = args.out_row_stride;
-  const int64_t vector_stride = args.out_vector_stride;
-  Real* out = args.out;
-  if (args.stream) {
-#pragma GCC unroll 8
-    for (int m = 0; m < MR; ++m) {
-      if (m == rows) break;
-#pragma GCC unroll 6
-      for (int r = 0; r < NR; ++r) stream(out + r * vector_stride, acc[m][r]);
-      out += row_stride;
-    }
-    return;
+  if constexpr (sizeof(Real) == 4) {
+    if (args.storage == Storage::f16) return store_tile<Storage::f16, uint16_t, Real, MR, NR>(args, acc);
+    if (args.storage == Storage::bf16) return store_tile<Storage::bf16, uint16_t, Real, MR, NR>(args, acc);
   }
-#pragma GCC unroll 8
-  for (int m = 0; m < MR; ++m) {
-    if (m == rows) break;
-#pragma GCC unroll 6
-    for (int r = 0; r < NR; ++r) store(out + r * vector_stride, acc[m][r]);
-    out += row_stride;
-  }
+  store_tile<Storage::same, Real, Real, MR, NR>(args, acc);
 }
 
 /// Copies the lanes of one row, already rounded, to their places in Y.
