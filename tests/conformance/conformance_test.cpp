@@ -1,0 +1,77 @@
+// The conformance body over every implementation x dtype x layout x operation.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <tuple>
+
+#include "body.hpp"
+#include "cases.hpp"
+#include "combination.hpp"
+
+namespace conformance {
+namespace {
+
+class Conformance : public testing::TestWithParam<Combination> {};
+
+TEST_P(Conformance, EveryCase) {
+  const auto& [target, dtype, layout, operation] = GetParam();
+  const auto device = make_test_device(target.device);
+  int run = 0;
+  int wrong = 0;
+  std::string refusal;
+  for (const Case& item : cases(dtype, layout, operation, options().quick)) {
+    if (refusal = target.refusal(item.problem); !refusal.empty()) continue;
+    ++run;
+    const std::string failure = check_problem(*device, target, item.problem, item.seed);
+    if (failure.empty()) continue;
+    ADD_FAILURE() << target << ": " << item.problem.to_string() << "\n  " << failure;
+    if (++wrong == 5) FAIL() << "five failures are enough";
+  }
+  if (run == 0) GTEST_SKIP() << target << " refuses all of these problems: " << refusal;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Conformance, testing::ValuesIn(combinations()), combination_name);
+
+TEST(Table, EveryPresentDeviceIsTested) {
+  for (const kronsparse::DeviceInfo& info : kronsparse::devices())
+    EXPECT_NE(make_test_device(info.device), nullptr)
+        << info.device.to_string() << " is present but has no TestDevice in device.cpp";
+}
+
+TEST(Table, ReferenceRefusesNothing) {
+  for (const Target& target : targets()) {
+    if (target.implementation != "reference") continue;
+    for (const auto& [_, dtype, layout, operation] : combinations_of(target))
+      for (const Case& item : cases(dtype, layout, operation, true))
+        EXPECT_EQ(target.refusal(item.problem), "") << item.problem.to_string();
+  }
+}
+
+/// The list of cases must keep meeting what it was written for.
+TEST(Cases, MeetEveryEdge) {
+  std::set<std::int64_t> dilations;
+  std::set<std::int64_t> batches;
+  std::set<std::int64_t> sums;
+  int strided = 0;
+  using kronsparse::DType;
+  using kronsparse::Layout;
+  using kronsparse::Operation;
+  for (const Case& item : cases(DType::f32, Layout::batch_first, Operation::multiply, false)) {
+    EXPECT_NO_THROW(item.problem.validate()) << item.problem.to_string();
+    dilations.insert(item.problem.pattern.d);
+    batches.insert(item.problem.batch);
+    sums.insert(item.problem.pattern.c);
+    strided += item.problem.cols_stride != 0 && item.problem.rows_stride != 0;
+  }
+  for (const std::int64_t d : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48})
+    EXPECT_TRUE(dilations.contains(d)) << "d = " << d;
+  for (const std::int64_t batch : {0, 1, 2, 3, 7, 13, 15, 16, 17, 31, 33, 47, 48, 49, 64, 97, 193, 251})
+    EXPECT_TRUE(batches.contains(batch)) << "batch " << batch;
+  for (const std::int64_t c :
+       {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 47, 48, 49, 63, 64, 65, 100, 129, 300, 1000, 2500})
+    EXPECT_TRUE(sums.contains(c)) << "c = " << c;
+  EXPECT_GT(strided, 20);
+}
+
+}  // namespace
+}  // namespace conformance

@@ -1,0 +1,114 @@
+#include "device.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace conformance {
+namespace {
+
+std::size_t page_size() {
+  static const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+class Mapping final : public Memory {
+ public:
+  Mapping(void* base, std::size_t length, std::byte* data) : base_(base), length_(length), data_(data) {}
+  ~Mapping() override { munmap(base_, length_); }
+  [[nodiscard]] std::byte* data() const override { return data_; }
+
+ private:
+  void* base_;
+  std::size_t length_;
+  std::byte* data_;
+};
+
+class CpuTestDevice final : public TestDevice {
+ public:
+  [[nodiscard]] kronsparse::Device device() const override { return {}; }
+
+  /// Whole pages between two inaccessible ones.
+  [[nodiscard]] std::unique_ptr<Memory> allocate(std::size_t bytes, Edge edge) const override {
+    const std::size_t page = page_size();
+    const std::size_t usable = std::max<std::size_t>((bytes + page - 1) / page, 1) * page;
+    const std::size_t length = usable + 2 * page;
+    void* base = mmap(nullptr, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) throw std::bad_alloc();
+    std::byte* first = static_cast<std::byte*>(base) + page;
+    auto mapping =
+        std::make_unique<Mapping>(base, length, edge == Edge::after ? first + usable - bytes : first);
+    if (mprotect(first, usable, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+    return mapping;
+  }
+
+  [[nodiscard]] std::unique_ptr<Memory> allocate_sparse(std::size_t bytes) const override {
+    void* base =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) return nullptr;
+    return std::make_unique<Mapping>(base, bytes, static_cast<std::byte*>(base));
+  }
+
+  void copy_in(std::byte* to_device, const std::byte* from_host, std::size_t bytes) const override {
+    std::memcpy(to_device, from_host, bytes);
+  }
+  void copy_out(std::byte* to_host, const std::byte* from_device, std::size_t bytes) const override {
+    std::memcpy(to_host, from_device, bytes);
+  }
+  void synchronise() const override {}
+};
+
+constexpr std::byte kPoison{0xff};
+
+}  // namespace
+
+std::unique_ptr<TestDevice> make_test_device(kronsparse::Device device) {
+  if (device.backend == kronsparse::Backend::cpu) return std::make_unique<CpuTestDevice>();
+  return nullptr;
+}
+
+GuardedBuffer::GuardedBuffer(const TestDevice& device, std::size_t bytes, Placement placement,
+                             std::size_t misalignment)
+    : device_(device), front_(kGuardBytes), bytes_(bytes) {
+  std::size_t back = kGuardBytes;
+  Edge edge = Edge::none;
+  if (placement == Placement::misaligned) front_ += misalignment;
+  if (placement == Placement::flush_start) {
+    front_ = 0;
+    edge = Edge::before;
+  }
+  if (placement == Placement::flush_end) {
+    back = 0;
+    edge = Edge::after;
+  }
+  image_.assign(front_ + bytes + back, kPoison);
+  memory_ = device.allocate(image_.size(), edge);
+}
+
+void GuardedBuffer::poison() { std::fill(image_.begin(), image_.end(), kPoison); }
+
+void GuardedBuffer::upload() { device_.copy_in(memory_->data(), image_.data(), image_.size()); }
+
+void GuardedBuffer::download() { device_.copy_out(image_.data(), memory_->data(), image_.size()); }
+
+bool GuardedBuffer::unchanged() const {
+  std::vector<std::byte> now(image_.size());
+  device_.copy_out(now.data(), memory_->data(), now.size());
+  return now == image_;
+}
+
+std::string GuardedBuffer::damaged_guard() const {
+  const auto untouched = [](std::byte byte) { return byte == kPoison; };
+  const auto payload = image_.begin() + static_cast<std::ptrdiff_t>(front_);
+  const auto payload_end = payload + static_cast<std::ptrdiff_t>(bytes_);
+  const auto before = std::find_if_not(image_.begin(), payload, untouched);
+  if (before != payload) return std::to_string(payload - before) + " bytes before the first element";
+  const auto after = std::find_if_not(payload_end, image_.end(), untouched);
+  if (after != image_.end()) return std::to_string(after - payload_end) + " bytes after the last element";
+  return {};
+}
+
+}  // namespace conformance

@@ -1,0 +1,136 @@
+// Ranking, forcing and refusal: on a made-up table, then on the real one.
+#include "core/choice.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "expect_error.hpp"
+
+namespace kronsparse {
+namespace {
+
+std::string accept(const Problem&, Device) { return {}; }
+std::string refuse_odd(const Problem& problem, Device) { return problem.batch % 2 == 0 ? "" : "odd batch"; }
+std::string refuse_all(const Problem&, Device) { return "needs a unicorn"; }
+
+template <int Seconds>
+double takes(const Problem&, Device) {
+  return Seconds;
+}
+
+constexpr std::array<Implementation, 5> table = {{
+    {"fast-narrow", Backend::cpu, "", refuse_all, takes<1>, nullptr},
+    {"fast-even", Backend::cpu, "", refuse_odd, takes<2>, nullptr},
+    {"fast-wide", Backend::cpu, "", accept, takes<3>, nullptr},
+    {"faster", Backend::cpu, "", accept, takes<3>, nullptr},
+    {"plain", Backend::cpu, "", accept, takes<9>, nullptr},
+}};
+const Problem even = Problem::parse("f32 batch_first B=8 1x2x3x4");
+const Problem odd = Problem::parse("f32 batch_first B=7 1x2x3x4");
+
+std::string_view chosen(const Problem& problem, std::string_view forced) {
+  return choose_from(table, problem, {}, "implementation", forced).name;
+}
+
+std::vector<std::string> order(const Problem& problem) {
+  std::vector<std::string> names;
+  for (const Assessment& assessment : assess(table, problem, {}))
+    names.emplace_back(assessment.implementation->name);
+  return names;
+}
+
+TEST(Choice, AcceptingOnesByCostThenRefusingOnesInTableOrder) {
+  EXPECT_EQ(order(even),
+            (std::vector<std::string>{"fast-even", "fast-wide", "faster", "plain", "fast-narrow"}));
+  EXPECT_EQ(order(odd),
+            (std::vector<std::string>{"fast-wide", "faster", "plain", "fast-narrow", "fast-even"}));
+  EXPECT_EQ(assess(table, odd, {}).back().refusal, "odd batch");
+}
+
+TEST(Choice, CheapestUnlessForced) {
+  EXPECT_EQ(chosen(even, ""), "fast-even");
+  EXPECT_EQ(chosen(odd, ""), "fast-wide");
+  EXPECT_EQ(chosen(even, "plain"), "plain");
+  EXPECT_EQ(chosen(even, "fast-wide"), "fast-wide");
+  EXPECT_EQ(chosen(even, "fast"), "fast-even");  // the family's best, and not "faster"
+  EXPECT_EQ(chosen(odd, "fast"), "fast-wide");
+}
+
+TEST(Choice, AForcedOneThatRefusesSaysWhy) {
+  expect_error(
+      ErrorCode::unsupported,
+      "implementation: 'fast-even' does not accept f32 batch_first B=7 1x2x3x4 (fast-even: odd batch)",
+      [] { (void)chosen(odd, "fast-even"); });
+  const std::span<const Implementation> first_two = std::span(table).first(2);
+  expect_error(
+      ErrorCode::unsupported,
+      "KRONSPARSE_IMPL: 'fast' does not accept f32 batch_first B=7 1x2x3x4 (fast-narrow: needs a unicorn; "
+      "fast-even: odd batch)",
+      [&] { (void)choose_from(first_two, odd, {}, "KRONSPARSE_IMPL", "fast"); });
+  expect_error(ErrorCode::unsupported,
+               "problem: no implementation on cpu accepts f32 batch_first B=7 1x2x3x4 (fast-narrow: needs a "
+               "unicorn; fast-even: odd batch)",
+               [&] { (void)choose_from(first_two, odd, {}, "KRONSPARSE_IMPL", ""); });
+}
+
+TEST(Choice, UnknownNamesListTheKnown) {
+  for (const std::string unknown : {"fas", "fast-", "fast-wid", "FAST", "plain ", "-", "plain-"})
+    expect_error(
+        ErrorCode::invalid_argument,
+        "implementation: '" + unknown +
+            "' is neither an implementation for cpu nor a family of them; there are fast-narrow, fast-even, "
+            "fast-wide, faster, plain",
+        [&] { (void)chosen(even, unknown); });
+}
+
+// Sets KRONSPARSE_IMPL for a scope.
+class ForcedBy {
+ public:
+  explicit ForcedBy(const char* value) { setenv("KRONSPARSE_IMPL", value, 1); }
+  ForcedBy(const ForcedBy&) = delete;
+  ForcedBy& operator=(const ForcedBy&) = delete;
+  ~ForcedBy() { unsetenv("KRONSPARSE_IMPL"); }
+};
+
+TEST(Choice, TheVariableForcesUnlessTheArgumentDoes) {
+  const ForcedBy reference("reference");
+  EXPECT_EQ(choose(even, {}, "").name, "reference");
+  const ForcedBy unknown("nonsense");
+  EXPECT_EQ(choose(even, {}, "reference").name, "reference");
+  expect_code(ErrorCode::invalid_argument, "nonsense", [] { (void)choose(even, {}, ""); });
+  const ForcedBy nothing("");
+  EXPECT_EQ(choose(even, {}, "").name, candidates(even).front().implementation);
+}
+
+TEST(Candidates, TheReferenceIsTheLastThatAccepts) {
+  for (const char* text :
+       {"f32 batch_first B=1 1x1x1x1", "complex128 batch_last B=1000 4x64x64x16",
+        "gradient bf16 batch_first B=3 2x3x5x7", "f16 batch_first B=0 2x3x5x7 +bias +silu"}) {
+    std::string last;
+    for (const Candidate& candidate : candidates(Problem::parse(text)))
+      if (candidate.refusal.empty()) last = candidate.implementation;
+    EXPECT_EQ(last, "reference") << text;
+  }
+}
+
+TEST(Candidates, EveryImplementationAnswersOnce) {
+  EXPECT_EQ(candidates(even).size(), implementations().size());
+  for (const ImplementationInfo& info : implementations()) {
+    EXPECT_FALSE(info.name.empty());
+    EXPECT_FALSE(info.summary.empty());
+  }
+  EXPECT_EQ(implementations().back().name, "reference");
+}
+
+TEST(Candidates, AnInvalidProblemIsAnError) {
+  Problem bad = even;
+  bad.batch = -1;
+  expect_code(ErrorCode::invalid_argument, "batch", [&] { (void)candidates(bad); });
+}
+
+}  // namespace
+}  // namespace kronsparse
