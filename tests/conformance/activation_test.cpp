@@ -58,6 +58,7 @@ TEST_P(ActivationEnds, AreAsTheFormulaSays) {
                                           .activation = epilogue.activation};
         if (!target.refusal(problem).empty()) continue;
         SCOPED_TRACE(problem.to_string());
+        const CrashNote note(test_reproduction());
         Data<double> data;
         data.values.assign(3, 1.0);
         for (int feature = 0; feature < 3; ++feature)

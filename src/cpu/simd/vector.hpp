@@ -73,29 +73,33 @@ KRONSPARSE_INLINE Vector<Real> load_group(const Real* source) {
   constexpr int bytes = G * static_cast<int>(sizeof(Real));
   static_assert(bytes <= vector_bytes);
   if constexpr (bytes == vector_bytes) return load(source);
-#if defined(__x86_64__)
-  [[maybe_unused]] const float* f = reinterpret_cast<const float*>(source);
-  [[maybe_unused]] const double* d = reinterpret_cast<const double*>(source);
-#if KRONSPARSE_VECTOR_BYTES == 64
-  if constexpr (bytes == 4) return bits_as<Vector<Real>>(_mm512_set1_ps(*f));
-  if constexpr (bytes == 8)
-    return bits_as<Vector<Real>>(_mm512_broadcastsd_pd(_mm_loadl_pd(_mm_setzero_pd(), d)));
-  if constexpr (bytes == 16) return bits_as<Vector<Real>>(_mm512_broadcast_f32x4(_mm_loadu_ps(f)));
-  if constexpr (bytes == 32) return bits_as<Vector<Real>>(_mm512_broadcast_f64x4(_mm256_loadu_pd(d)));
-#elif KRONSPARSE_VECTOR_BYTES == 32
-  if constexpr (bytes == 4) return bits_as<Vector<Real>>(_mm256_broadcast_ss(f));
-  if constexpr (bytes == 8) return bits_as<Vector<Real>>(_mm256_broadcast_sd(d));
-  if constexpr (bytes == 16)
-    return bits_as<Vector<Real>>(_mm256_broadcast_ps(reinterpret_cast<const __m128*>(f)));
-#else
-  if constexpr (bytes == 4) return bits_as<Vector<Real>>(_mm_set1_ps(*f));
-  if constexpr (bytes == 8) return bits_as<Vector<Real>>(_mm_loadh_pd(_mm_load_sd(d), d));
+#if defined(__x86_64__) || defined(__aarch64__)
+  // Copied out, for a pair of floats may be aligned like one; it is still one load.
+  [[maybe_unused]] float one = 0;
+  [[maybe_unused]] double two = 0;
+  if constexpr (bytes == 4) __builtin_memcpy(&one, source, sizeof one);
+  if constexpr (bytes == 8) __builtin_memcpy(&two, source, sizeof two);
 #endif
+#if defined(__x86_64__) && KRONSPARSE_VECTOR_BYTES == 64
+  if constexpr (bytes == 4) return bits_as<Vector<Real>>(_mm512_set1_ps(one));
+  if constexpr (bytes == 8) return bits_as<Vector<Real>>(_mm512_set1_pd(two));
+  if constexpr (bytes == 16)
+    return bits_as<Vector<Real>>(
+        _mm512_broadcast_f32x4(_mm_loadu_ps(reinterpret_cast<const float*>(source))));
+  if constexpr (bytes == 32)
+    return bits_as<Vector<Real>>(
+        _mm512_broadcast_f64x4(_mm256_loadu_pd(reinterpret_cast<const double*>(source))));
+#elif defined(__x86_64__) && KRONSPARSE_VECTOR_BYTES == 32
+  if constexpr (bytes == 4) return bits_as<Vector<Real>>(_mm256_set1_ps(one));
+  if constexpr (bytes == 8) return bits_as<Vector<Real>>(_mm256_set1_pd(two));
+  if constexpr (bytes == 16)
+    return bits_as<Vector<Real>>(_mm256_broadcast_ps(reinterpret_cast<const __m128*>(source)));
+#elif defined(__x86_64__)
+  if constexpr (bytes == 4) return bits_as<Vector<Real>>(_mm_set1_ps(one));
+  if constexpr (bytes == 8) return bits_as<Vector<Real>>(_mm_set1_pd(two));
 #elif defined(__aarch64__)
-  if constexpr (bytes == 4)
-    return bits_as<Vector<Real>>(vld1q_dup_f32(reinterpret_cast<const float*>(source)));
-  if constexpr (bytes == 8)
-    return bits_as<Vector<Real>>(vld1q_dup_f64(reinterpret_cast<const double*>(source)));
+  if constexpr (bytes == 4) return bits_as<Vector<Real>>(vdupq_n_f32(one));
+  if constexpr (bytes == 8) return bits_as<Vector<Real>>(vdupq_n_f64(two));
 #else
   Vector<Real> v;
   for (int lane = 0; lane < lanes<Real>; ++lane) v[lane] = source[lane % G];

@@ -1,0 +1,135 @@
+"""kronsparse's C API through ctypes: as much of it as the benchmarks need."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+LIBRARY_VARIABLE = "KRONSPARSE_LIBRARY"
+# The optimised presets first; what a sanitizer slows down or another machine runs, never.
+PREFERRED_BUILDS = ("default", "release", "cuda")
+UNFIT_BUILDS = ("sanitize", "fuzz", "cross")
+LIBRARY_NAMES = ("libkronsparse.so", "libkronsparse.dylib")
+
+
+class KronsparseError(RuntimeError):
+    """A call of the library failed; the text is the library's own."""
+
+
+class _Problem(ctypes.Structure):
+    _fields_ = (
+        [(name, ctypes.c_int64) for name in ("a", "b", "c", "d", "batch")]
+        + [(name, ctypes.c_int) for name in ("dtype", "layout", "operation", "mode", "bias", "activation")]
+        + [(name, ctypes.c_int64) for name in ("cols_stride", "rows_stride")]
+    )
+
+
+class _Operands(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in ("x", "y", "bias", "g", "stream")]
+
+
+def _built_libraries() -> Iterator[Path]:
+    builds = REPOSITORY / "build"
+
+    def build_of(path: Path) -> str:
+        return path.relative_to(builds).parts[0]
+
+    def rank(path: Path) -> tuple[bool, float]:
+        return build_of(path) not in PREFERRED_BUILDS, -path.stat().st_mtime  # then the newest
+
+    found = [path for name in LIBRARY_NAMES for path in builds.glob(f"**/{name}")]
+    return iter(sorted((path for path in found if not build_of(path).startswith(UNFIT_BUILDS)), key=rank))
+
+
+def find_library(given: str | None = None) -> Path:
+    """The given path, else $KRONSPARSE_LIBRARY, else the best build under build/."""
+    named = given or os.environ.get(LIBRARY_VARIABLE)
+    if named:
+        return Path(named)
+    built = next(_built_libraries(), None)
+    if built is None:
+        raise FileNotFoundError(
+            f"no libkronsparse under {REPOSITORY / 'build'}: build it (make build), or "
+            f"name it with --library or {LIBRARY_VARIABLE}"
+        )
+    return built
+
+
+class Plan:
+    """A problem with its weights packed and its implementation chosen; a context manager."""
+
+    def __init__(
+        self, library: Library, problem: str, values: int, implementation: str | None = None
+    ) -> None:
+        self._library = library
+        self._handle = ctypes.c_void_p()
+        parsed = _Problem()
+        library._call("kronsparse_problem_parse", problem.encode(), ctypes.byref(parsed))
+        forced = implementation.encode() if implementation else None
+        library._call(
+            "kronsparse_plan_create",
+            ctypes.byref(parsed),
+            ctypes.c_void_p(values),
+            None,
+            forced,
+            ctypes.byref(self._handle),
+        )
+
+    @property
+    def implementation(self) -> str:
+        return str(self._library._dll.kronsparse_plan_implementation(self._handle).decode())
+
+    def run(self, x: int, y: int) -> None:
+        """Multiplies what is at address x into what is at address y."""
+        operands = _Operands(x=x, y=y)
+        self._library._call("kronsparse_plan_run", self._handle, ctypes.byref(operands))
+
+    def close(self) -> None:
+        self._library._dll.kronsparse_plan_destroy(self._handle)
+        self._handle = ctypes.c_void_p()
+
+    def __enter__(self) -> Plan:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Library:
+    """The loaded shared library."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._dll = ctypes.CDLL(str(path))
+        pointer, text = ctypes.c_void_p, ctypes.c_char_p
+        signatures = {
+            "kronsparse_version": (text, []),
+            "kronsparse_last_error": (text, []),
+            "kronsparse_status_name": (text, [ctypes.c_int]),
+            "kronsparse_problem_parse": (ctypes.c_int, [text, pointer]),
+            "kronsparse_plan_create": (ctypes.c_int, [pointer, pointer, text, text, pointer]),
+            "kronsparse_plan_run": (ctypes.c_int, [pointer, pointer]),
+            "kronsparse_plan_implementation": (text, [pointer]),
+            "kronsparse_plan_destroy": (None, [pointer]),
+        }
+        for name, (result, arguments) in signatures.items():
+            function = getattr(self._dll, name)
+            function.restype = result
+            function.argtypes = arguments
+
+    @property
+    def version(self) -> str:
+        return str(self._dll.kronsparse_version().decode())
+
+    def plan(self, problem: str, values: int, implementation: str | None = None) -> Plan:
+        """Plans the problem (in its text form) on the CPU for the values at this address."""
+        return Plan(self, problem, values, implementation)
+
+    def _call(self, name: str, *arguments: object) -> None:
+        status = getattr(self._dll, name)(*arguments)
+        if status != 0:
+            code = self._dll.kronsparse_status_name(status).decode()
+            raise KronsparseError(f"{name}: {code}: {self._dll.kronsparse_last_error().decode()}")

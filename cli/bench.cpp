@@ -1,0 +1,235 @@
+// kronsparse bench: checks problems, then times them.
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <CLI/CLI.hpp>
+#include <ctime>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "commands.hpp"
+#include "files.hpp"
+#include "kronsparse/plan.hpp"
+#include "kronsparse/version.hpp"
+#include "terminal.hpp"
+#include "timing.hpp"
+#include "verify.hpp"
+
+namespace kronsparse::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+#if defined(__clang__)
+constexpr const char* compiler = __VERSION__;
+#else
+constexpr const char* compiler = "GCC " __VERSION__;
+#endif
+
+struct Options {
+  ProblemList problems;
+  std::string device;
+  std::string implementation;
+  std::string json_file;
+  std::uint64_t seed = 1;
+  TimingOptions timing;
+  bool all = false;
+};
+
+struct Outcome {
+  Problem problem;
+  std::string implementation;
+  Expected::Comparison comparison;
+  std::optional<Timing> timing;  ///< absent when the answer was wrong
+};
+
+std::vector<Outcome> bench_problem(const Problem& problem, const Options& options, Device device,
+                                   Progress& progress) {
+  constexpr double reference_flops = 1e8;
+  const Inputs inputs = random_inputs(problem, options.seed);
+  const Expected expected(problem, inputs, choose_sample(problem, reference_flops, options.seed));
+  Tensor y = output_tensor(problem);
+  std::vector<Outcome> outcomes;
+  for (const std::string& name :
+       choose_implementations(problem, device, options.implementation, options.all)) {
+    const Plan plan(problem, inputs.values.data(), device, name);
+    progress.step(fmt::format("{}: {}", plan.implementation(), problem.to_string()));
+    const Operands operands = inputs.operands(y);
+    y.clear();
+    plan.run(operands);
+    Outcome outcome{problem, std::string(plan.implementation()), expected.compare(y), std::nullopt};
+    if (outcome.comparison.pass) outcome.timing.emplace([&] { plan.run(operands); }, options.timing);
+    outcomes.push_back(std::move(outcome));
+  }
+  return outcomes;
+}
+
+Json machine_as_json(Device device) {
+  utsname names{};
+  ::uname(&names);
+  Json out{{"system", names.sysname},
+           {"release", names.release},
+           {"architecture", names.machine},
+           {"threads", std::thread::hardware_concurrency()}};
+  for (const DeviceInfo& info : devices()) {
+    if (info.device == device)
+      out["device"] = {{"name", device.to_string()}, {"description", info.description}};
+  }
+  return out;
+}
+
+Json as_json(const Outcome& outcome, double copy_rate) {
+  const Problem& problem = outcome.problem;
+  Json out{{"problem", problem.to_string()},
+           {"implementation", outcome.implementation},
+           {"pass", outcome.comparison.pass},
+           {"max_error", outcome.comparison.max_error},
+           {"compared", outcome.comparison.compared},
+           {"elements", outcome.comparison.elements},
+           {"flops", problem.flops()},
+           {"bytes", problem.bytes()},
+           {"copy_seconds", problem.bytes() / copy_rate}};
+  if (outcome.timing) {
+    const Timing& timing = *outcome.timing;
+    out["median_seconds"] = timing.median();
+    out["quartile_seconds"] = {timing.quantile(0.25), timing.quantile(0.75)};
+    out["gflop_per_s"] = problem.flops() / timing.median() * 1e-9;
+    out["gb_per_s"] = problem.bytes() / timing.median() * 1e-9;
+    out["run_seconds"] = timing.seconds();
+  } else {
+    out["failure"] = outcome.comparison.failure;
+  }
+  return out;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+std::string report_as_json(const std::vector<Outcome>& outcomes, const Options& options, Device device,
+                           double copy_rate) {
+  Json out{{"kronsparse", KRONSPARSE_VERSION},
+           {"compiler", compiler},
+           {"time", utc_now()},
+           {"machine", machine_as_json(device)},
+           {"copy_gb_per_s", copy_rate * 1e-9},
+           {"seed", options.seed}};
+  out["results"] = Json::array();
+  for (const Outcome& outcome : outcomes) out["results"].push_back(as_json(outcome, copy_rate));
+  return out.dump(2) + "\n";
+}
+
+void print_table(const std::vector<Outcome>& outcomes, double copy_rate) {
+  using enum Table::Align;
+  Table table({{"problem"},
+               {"implementation"},
+               {"median", right},
+               {"quartiles", right},
+               {"runs", right},
+               {"GFLOP/s", right},
+               {"GB/s", right},
+               {"x copy", right},
+               {"max error", right}});
+  for (const Outcome& outcome : outcomes) {
+    const Problem& problem = outcome.problem;
+    const std::string error = fmt::format("{:.1e}", outcome.comparison.max_error);
+    if (!outcome.timing) {
+      table.add_row({problem.to_string(), outcome.implementation, coloured("WRONG", Colour::red, stdout), "-",
+                     "-", "-", "-", "-", error});
+      continue;
+    }
+    const Timing& timing = *outcome.timing;
+    table.add_row(
+        {problem.to_string(), outcome.implementation, duration_text(timing.median()),
+         fmt::format("{} - {}", duration_text(timing.quantile(0.25)), duration_text(timing.quantile(0.75))),
+         std::to_string(timing.seconds().size()),
+         fmt::format("{:.4g}", problem.flops() / timing.median() * 1e-9),
+         fmt::format("{:.3g}", problem.bytes() / timing.median() * 1e-9),
+         fmt::format("{:.2f}", timing.median() * copy_rate / problem.bytes()), error});
+  }
+  fmt::print(
+      "{}copy rate {:.1f} GB/s (read + write, all cores); 'x copy' is time over that of copying the "
+      "operands\n",
+      table.render(stdout), copy_rate * 1e-9);
+}
+
+ExitCode run_bench(const Options& options) {
+  const std::vector<Problem> problems = options.problems.problems();
+  const Device device = choose_device(options.device);
+  warn_if_busy();
+  std::size_t steps = 1;
+  for (const Problem& problem : problems) {
+    steps += choose_implementations(problem, device, options.implementation, options.all).size();
+  }
+  std::vector<Outcome> outcomes;
+  double copy_rate = 0;
+  {
+    Progress progress(steps);
+    progress.step("copy rate of this machine");
+    copy_rate = measure_copy_rate();
+    for (const Problem& problem : problems) {
+      for (Outcome& outcome : bench_problem(problem, options, device, progress)) {
+        outcomes.push_back(std::move(outcome));
+      }
+    }
+  }
+  ExitCode exit_code = ExitCode::ok;
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.comparison.pass) continue;
+    exit_code = ExitCode::wrong_result;
+    fmt::print(stderr, "kronsparse: {}: {}: {}\n  reproduce: kronsparse check {} --impl {} --seed {}\n",
+               outcome.implementation, outcome.problem.to_string(), outcome.comparison.failure,
+               shell_quoted(outcome.problem.to_string()), outcome.implementation, options.seed);
+  }
+  if (options.json_file == "-") {
+    fmt::print("{}", report_as_json(outcomes, options, device, copy_rate));
+    return exit_code;
+  }
+  print_table(outcomes, copy_rate);
+  if (!options.json_file.empty()) {
+    write_atomically(options.json_file, report_as_json(outcomes, options, device, copy_rate));
+    fmt::print("{}\n", options.json_file);
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, ExitCode& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("bench", "Time problems, after checking their answers");
+  options->problems.add_options(*command);
+  command->add_flag("--all", options->all, "Time every implementation that accepts, not only the chosen one");
+  command->add_option("--impl", options->implementation, "Time this implementation or family")
+      ->excludes("--all");
+  command->add_option("--device", options->device,
+                      "Where to compute (default: the best device for data in host memory)");
+  command->add_option("--min-time", options->timing.min_seconds, "Seconds to spend on timing each, at least")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  command->add_option("--runs", options->timing.min_runs, "Timed runs of each, at least")
+      ->check(CLI::Range(1, 10'000))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Seed of the random data")->capture_default_str();
+  command
+      ->add_option("--json", options->json_file,
+                   "Also write machine, versions and raw times as JSON; '-' is stdout, without the table")
+      ->type_name("FILE");
+  command->footer(
+      R"(Every answer is compared with the reference first (a random sample of it when that would take
+long); a wrong one is not timed and makes the exit code 1. Inputs are random. Runs repeat on the
+same data, so operands that fit in the caches are found there.
+
+Examples:
+  kronsparse bench "f32 batch_first B=4096 1x64x64x64" --all
+  kronsparse bench --file problems.txt --min-time 2 --json times.json)");
+  command->callback([options, &exit_code] { exit_code = run_bench(*options); });
+}
+
+}  // namespace kronsparse::cli

@@ -1,0 +1,160 @@
+// kronsparse check: implementations against the reference, on random data.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "kronsparse/plan.hpp"
+#include "terminal.hpp"
+#include "verify.hpp"
+
+namespace kronsparse::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  ProblemList problems;
+  std::string device;
+  std::string implementation;
+  std::uint64_t seed = 1;
+  bool full = false;
+  bool json = false;
+};
+
+struct Outcome {
+  std::string problem;
+  std::string implementation;
+  Expected::Comparison comparison;
+  std::string reproduce;
+};
+
+std::vector<Outcome> check_problem(const Problem& problem, const Options& options, Device device) {
+  constexpr double reference_flops = 1e9;  // a second or two of plain loops
+  const double budget = options.full ? std::numeric_limits<double>::infinity() : reference_flops;
+  const Inputs inputs = random_inputs(problem, options.seed);
+  const Expected expected(problem, inputs, choose_sample(problem, budget, options.seed));
+  Tensor y = output_tensor(problem);
+  std::vector<Outcome> outcomes;
+  for (const std::string& name : choose_implementations(problem, device, options.implementation, true)) {
+    // Where the reference is too slow to compute everything as the oracle, it is too slow to be checked.
+    if (name == "reference" && !expected.complete() && options.implementation.empty() && !outcomes.empty())
+      continue;
+    const Plan plan(problem, inputs.values.data(), device, name);
+    y.clear();
+    plan.run(inputs.operands(y));
+    const std::string implementation(plan.implementation());
+    outcomes.push_back({problem.to_string(), implementation, expected.compare(y),
+                        fmt::format("kronsparse check {} --device {} --impl {} --seed {}{}",
+                                    shell_quoted(problem.to_string()), device.to_string(), implementation,
+                                    options.seed, options.full ? " --full" : "")});
+  }
+  return outcomes;
+}
+
+Json as_json(const Outcome& outcome) {
+  const Expected::Comparison& comparison = outcome.comparison;
+  Json out{{"problem", outcome.problem},
+           {"implementation", outcome.implementation},
+           {"pass", comparison.pass},
+           {"max_error", comparison.max_error},
+           {"error_at_worst", comparison.error_at_worst},
+           {"bound_at_worst", comparison.bound_at_worst},
+           {"compared", comparison.compared},
+           {"elements", comparison.elements}};
+  if (!comparison.pass) {
+    out["failure"] = comparison.failure;
+    out["reproduce"] = outcome.reproduce;
+  }
+  return out;
+}
+
+void print_table(const std::vector<Outcome>& outcomes) {
+  using enum Table::Align;
+  Table table({{"problem"},
+               {"implementation"},
+               {"compared", right},
+               {"max error", right},
+               {"worst error", right},
+               {"its bound", right},
+               {"verdict"}});
+  for (const Outcome& outcome : outcomes) {
+    const Expected::Comparison& comparison = outcome.comparison;
+    const bool all = comparison.compared == comparison.elements;
+    table.add_row(
+        {outcome.problem, outcome.implementation,
+         all ? "all"
+             : fmt::format("{:.2g}%", 100.0 * static_cast<double>(comparison.compared) /
+                                          static_cast<double>(comparison.elements)),
+         fmt::format("{:.2e}", comparison.max_error), fmt::format("{:.2e}", comparison.error_at_worst),
+         fmt::format("{:.2e}", comparison.bound_at_worst),
+         comparison.pass ? coloured("ok", Colour::green, stdout) : coloured("WRONG", Colour::red, stdout)});
+  }
+  fmt::print("{}", table.render(stdout));
+}
+
+ExitCode run_check(const Options& options) {
+  const std::vector<Problem> problems = options.problems.problems();
+  const Device device = choose_device(options.device);
+  std::vector<Outcome> outcomes;
+  {
+    Progress progress(problems.size());
+    for (const Problem& problem : problems) {
+      progress.step(problem.to_string());
+      for (Outcome& outcome : check_problem(problem, options, device)) outcomes.push_back(std::move(outcome));
+    }
+  }
+  std::size_t failures = 0;
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.comparison.pass) continue;
+    ++failures;
+    fmt::print(stderr, "kronsparse: {}: {}: {}\n  reproduce: {}\n", outcome.implementation, outcome.problem,
+               outcome.comparison.failure, outcome.reproduce);
+  }
+  if (options.json) {
+    Json out{{"pass", failures == 0}, {"device", device.to_string()}, {"seed", options.seed}};
+    out["results"] = Json::array();
+    for (const Outcome& outcome : outcomes) out["results"].push_back(as_json(outcome));
+    fmt::print("{}\n", out.dump(2));
+  } else {
+    print_table(outcomes);
+    fmt::print("{} of {} right\n", outcomes.size() - failures, outcomes.size());
+  }
+  return failures == 0 ? ExitCode::ok : ExitCode::wrong_result;
+}
+
+}  // namespace
+
+void add_check_command(CLI::App& app, ExitCode& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("check", "Compare implementations with the reference on random data");
+  options->problems.add_options(*command);
+  command->add_option(
+      "--impl", options->implementation,
+      "Check only this implementation or family (default: all that accept, but the reference\n"
+      "only where it is quick)");
+  command->add_option("--device", options->device,
+                      "Where to compute (default: the best device for data in host memory)");
+  command->add_option("--seed", options->seed, "Seed of the random data")->capture_default_str();
+  command->add_flag("--full", options->full,
+                    "Compare every element; otherwise a random sample where the reference would take long");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->footer(
+      R"(The bound on an element's error is (m + 4) eps S + u |y|: m is the smaller of n and 8 sqrt(n)
+when n terms are added, S is the sum of their absolute values (computed by the reference), eps
+belongs to the accumulator, u is the final rounding to the dtype. 'worst error' and 'its bound'
+are of the element nearest to its bound. Elements that were never written and writes outside the
+output are found too. Exit code 1 if anything is wrong; each failure prints a command that
+reproduces it.
+
+Examples:
+  kronsparse check "f32 batch_first B=64 4x64x64x16" "gradient f64 batch_last B=7 2x3x5x4"
+  kronsparse check --file problems.txt --impl simd --json)");
+  command->callback([options, &exit_code] { exit_code = run_check(*options); });
+}
+
+}  // namespace kronsparse::cli

@@ -1,0 +1,103 @@
+#include "commands.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "files.hpp"
+#include "kronsparse/error.hpp"
+#include "kronsparse/plan.hpp"
+
+namespace kronsparse::cli {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view white = " \t\r\v\f";
+  const std::size_t begin = text.find_first_not_of(white);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(white) - begin + 1);
+}
+
+}  // namespace
+
+void ProblemList::add_options(CLI::App& command) {
+  command.add_option(
+      "problem", texts,
+      "Problems, e.g. \"f32 batch_first B=64 4x64x64x16\" (quotes needed): dtype, layout,\n"
+      "B=batch, pattern axbxcxd; optionally an operation (transposed, adjoint, gradient),\n"
+      "a mode (ieee, tf32), +bias, +relu|+gelu|+gelu_tanh|+silu, cols_stride=n, rows_stride=n");
+  command.add_option("--file", file, "Read problems from a file, one a line; '#' starts a comment")
+      ->type_name("FILE");
+}
+
+std::vector<Problem> ProblemList::problems() const {
+  std::vector<Problem> list;
+  for (const std::string& text : texts) list.push_back(Problem::parse(text));
+  if (!file.empty()) {
+    const std::string content = read_text(file);
+    std::size_t number = 0;
+    for (std::size_t begin = 0; begin < content.size();) {
+      const std::size_t end = std::min(content.find('\n', begin), content.size());
+      const std::string_view whole = std::string_view(content).substr(begin, end - begin);
+      const std::string_view line = trimmed(whole.substr(0, whole.find('#')));
+      ++number;
+      begin = end + 1;
+      if (line.empty()) continue;
+      try {
+        list.push_back(Problem::parse(line));
+      } catch (const Error& error) {
+        throw Error(error.code(), fmt::format("{}:{}: {}", file, number, error.what()));
+      }
+    }
+  }
+  if (list.empty()) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        file.empty()
+            ? "no problem was given; name one, e.g. \"f32 batch_first B=64 4x64x64x16\", or use --file"
+            : fmt::format("{}: holds no problem", file));
+  }
+  return list;
+}
+
+Device choose_device(const std::string& text) {
+  if (text.empty()) {
+    Device best;
+    for (const DeviceInfo& info : devices()) {
+      if (info.device.backend == Backend::cpu) best = info.device;
+    }
+    return best;
+  }
+  const Device device = Device::parse(text);
+  if (device.backend != Backend::cpu) {
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("--device {}: this command keeps its data in host memory, so only cpu can be used",
+                    text));
+  }
+  return device;
+}
+
+std::vector<std::string> choose_implementations(const Problem& problem, Device device,
+                                                const std::string& forced, bool all) {
+  if (!forced.empty() || !all) return {forced};
+  std::vector<std::string> names;
+  for (const Candidate& candidate : candidates(problem, device)) {
+    if (candidate.refusal.empty()) names.push_back(candidate.implementation);
+  }
+  return names;
+}
+
+std::string shell_quoted(std::string_view word) {
+  std::string out = "'";
+  for (const char character : word) {
+    if (character == '\'') {
+      out += "'\\''";
+    } else {
+      out += character;
+    }
+  }
+  return out + "'";
+}
+
+}  // namespace kronsparse::cli

@@ -1,0 +1,52 @@
+// The subcommands, one file each, and what they share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kronsparse/device.hpp"
+#include "kronsparse/problem.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace kronsparse::cli {
+
+/// What the process returns; scripts rely on the numbers.
+enum class ExitCode : int { ok = 0, wrong_result = 1, bad_input = 2, failure = 3 };
+
+// Each adds its subcommand to `app`; when the subcommand was given, its callback
+// sets `exit_code` or throws.
+void add_info_command(CLI::App& app, ExitCode& exit_code);
+void add_run_command(CLI::App& app, ExitCode& exit_code);
+void add_check_command(CLI::App& app, ExitCode& exit_code);
+void add_bench_command(CLI::App& app, ExitCode& exit_code);
+void add_demo_command(CLI::App& app, ExitCode& exit_code);
+
+/// Problems named on the command line or in a file: the common half of `check` and `bench`.
+struct ProblemList {
+  std::vector<std::string> texts;
+  std::string file;
+
+  void add_options(CLI::App& command);
+  /// Parsed, in order. Errors name the file and line; an empty list is an error.
+  [[nodiscard]] std::vector<Problem> problems() const;
+};
+
+/// The text of --device, or the best device whose operands live in host memory
+/// when it is empty. The command line holds its data in host memory, so others
+/// are refused (Error unsupported) with that reason.
+[[nodiscard]] Device choose_device(const std::string& text);
+
+/// Names to try: the one given (a name or a family), else every implementation
+/// that accepts with `all`, else the chosen one.
+[[nodiscard]] std::vector<std::string> choose_implementations(const Problem& problem, Device device,
+                                                              const std::string& forced, bool all);
+
+/// A word that a shell reads back unchanged.
+[[nodiscard]] std::string shell_quoted(std::string_view word);
+
+}  // namespace kronsparse::cli

@@ -1,0 +1,98 @@
+// The command `kronsparse`: reads the arguments, runs one subcommand, turns
+// every failure into one line on stderr and an exit code.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "commands.hpp"
+#include "kronsparse/error.hpp"
+#include "kronsparse/version.hpp"
+
+namespace {
+
+using kronsparse::Error;
+using kronsparse::ErrorCode;
+using kronsparse::cli::ExitCode;
+
+constexpr const char* footer = R"(Examples:
+  kronsparse info --problem "f16 batch_first B=25088 8x64x64x16 +bias +gelu"
+  kronsparse run --values values.npy --x x.npy --out y.npy
+  kronsparse check "f32 batch_last B=100 2x48x48x4"
+  kronsparse bench "f32 batch_first B=4096 1x64x64x64" --all
+  kronsparse demo
+
+A pattern axbxcxd is the (a·b·d) x (a·c·d) matrix with the support of
+I_a (x) ones(b,c) (x) I_d. Its a·b·c·d values are a row-major (a,b,c,d) array.
+
+Environment:
+  KRONSPARSE_IMPL  forces an implementation, as --impl does
+  NO_COLOR         no colours even on a terminal
+
+Exit codes:
+  0  success
+  1  a result was wrong (check, bench, demo)
+  2  wrong usage: an option, a problem's text, shapes or dtypes that do not fit,
+     a problem that the implementation asked for does not accept
+  3  a file that cannot be read or written or is malformed; memory or a device
+     that is missing or failed; an internal error)";
+
+ExitCode exit_code_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::io:
+    case ErrorCode::out_of_memory:
+    case ErrorCode::device:
+    case ErrorCode::internal:
+      return ExitCode::failure;
+    default:
+      return ExitCode::bad_input;
+  }
+}
+
+ExitCode report(ExitCode exit_code, std::string_view message) {
+  std::fflush(stdout);  // what came before the failure comes before its message
+  fmt::print(stderr, "kronsparse: {}\n", message);
+  return exit_code;
+}
+
+ExitCode run(int argc, char** argv) {
+  CLI::App app("Multiplies dense batches by Kronecker-sparse matrices.", "kronsparse");
+  app.set_version_flag("--version", KRONSPARSE_VERSION, "Print the version and exit");
+  app.require_subcommand(1);
+  app.footer(footer);
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return fmt::format("kronsparse: {}\nRun kronsparse --help, or kronsparse COMMAND --help.\n",
+                       error.what());
+  });
+  ExitCode exit_code = ExitCode::ok;
+  kronsparse::cli::add_info_command(app, exit_code);
+  kronsparse::cli::add_run_command(app, exit_code);
+  kronsparse::cli::add_check_command(app, exit_code);
+  kronsparse::cli::add_bench_command(app, exit_code);
+  kronsparse::cli::add_demo_command(app, exit_code);
+  try {
+    app.parse(argc, argv);
+    return exit_code;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? ExitCode::ok : ExitCode::bad_input;
+  } catch (const Error& error) {
+    return report(exit_code_of(error.code()), error.what());
+  } catch (const std::bad_alloc&) {
+    return report(ExitCode::failure, "out of memory");
+  } catch (const std::exception& error) {
+    return report(ExitCode::failure, fmt::format("internal error: {}", error.what()));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ExitCode exit_code = run(argc, argv);
+  // A full disk behind a redirected stdout is a failure too.
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && exit_code == ExitCode::ok) {
+    exit_code = report(ExitCode::failure, "standard output cannot be written");
+  }
+  return static_cast<int>(exit_code);
+}

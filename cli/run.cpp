@@ -1,0 +1,259 @@
+// kronsparse run: multiplies .npy by .npy.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "commands.hpp"
+#include "kronsparse/error.hpp"
+#include "kronsparse/plan.hpp"
+#include "npy.hpp"
+#include "tensor.hpp"
+#include "terminal.hpp"
+
+namespace kronsparse::cli {
+namespace {
+
+struct Options {
+  std::string pattern;
+  std::string values;
+  std::string x;
+  std::string g;
+  std::string bias;
+  std::string out;
+  std::string layout = "batch_first";
+  std::string operation = "multiply";
+  std::string activation = "none";
+  std::string mode = "fp32";
+  std::string dtype;
+  std::string device;
+  std::string implementation;
+  bool quiet = false;
+};
+
+[[noreturn]] void mismatch(const std::string& message) { throw Error(ErrorCode::size_mismatch, message); }
+
+/// The files of one multiplication, and the problem that they make.
+class Job {
+ public:
+  explicit Job(const Options& options) : options_(options) {
+    problem_.layout = parse_layout(options.layout);
+    problem_.operation = parse_operation(options.operation);
+    problem_.activation = parse_activation(options.activation);
+    problem_.mode = parse_mode(options.mode);
+    check_which_files();
+    x_ = load("--x", options.x);
+    if (gradient()) g_ = load("--g", options.g);
+    if (!options.values.empty()) values_ = load("--values", options.values);
+    if (!options.bias.empty()) bias_ = load("--bias", options.bias);
+    problem_.bias = bias_.has_value();
+    problem_.dtype = dtype_of_file("--x", *x_);
+    set_pattern();
+    set_batch();
+    problem_.validate();
+  }
+
+  [[nodiscard]] const Problem& problem() const noexcept { return problem_; }
+  [[nodiscard]] const void* values() const noexcept { return pointer(values_); }
+  [[nodiscard]] Operands operands(Tensor& y) const noexcept {
+    return {.x = pointer(x_), .y = y.data(), .bias = pointer(bias_), .g = pointer(g_)};
+  }
+
+  [[nodiscard]] NpyType out_type() const { return x_->type; }
+  [[nodiscard]] std::vector<std::int64_t> out_shape() const {
+    const Pattern& p = problem_.pattern;
+    if (gradient()) return {p.a, p.b, p.c, p.d};
+    if (problem_.layout == Layout::batch_first) return {problem_.batch, problem_.out_features()};
+    return {problem_.out_features(), problem_.batch};
+  }
+
+ private:
+  [[nodiscard]] bool gradient() const noexcept { return problem_.operation == Operation::gradient; }
+
+  static const void* pointer(const std::optional<NpyArray>& array) noexcept {
+    return array ? array->data.data() : nullptr;
+  }
+
+  void check_which_files() const {
+    const auto wrong = [](const std::string& message) { throw Error(ErrorCode::invalid_argument, message); };
+    if (gradient()) {
+      if (options_.g.empty()) wrong("--operation gradient needs --g, the gradient of the product");
+      if (options_.pattern.empty()) wrong("--operation gradient needs --pattern");
+      if (!options_.values.empty()) wrong("--operation gradient reads no --values");
+    } else {
+      if (options_.values.empty()) wrong("--values is missing");
+      if (!options_.g.empty()) wrong("--g belongs to --operation gradient");
+    }
+  }
+
+  /// Loads an array and checks that its dtype is that of the files before it.
+  NpyArray load(const std::string& option, const std::string& path) const {
+    NpyArray array = load_npy(path);
+    const DType dtype = dtype_of_file(option, array);
+    if (x_ && dtype != dtype_of_file("--x", *x_)) {
+      mismatch(fmt::format("{} holds {} and --x holds {}; all files must have one dtype", option, name(dtype),
+                           name(dtype_of_file("--x", *x_))));
+    }
+    return array;
+  }
+
+  DType dtype_of_file(const std::string& option, const NpyArray& array) const {
+    const std::optional<DType> asked =
+        options_.dtype.empty() ? std::nullopt : std::optional(parse_dtype(options_.dtype));
+    DType stored = DType::bf16;
+    switch (array.type) {
+      case NpyType::f16:
+        stored = DType::f16;
+        break;
+      case NpyType::f32:
+        stored = DType::f32;
+        break;
+      case NpyType::f64:
+        stored = DType::f64;
+        break;
+      case NpyType::complex64:
+        stored = DType::complex64;
+        break;
+      case NpyType::complex128:
+        stored = DType::complex128;
+        break;
+      case NpyType::uint16:
+      case NpyType::void16:
+        if (!asked) {
+          mismatch(fmt::format("{} holds 16-bit words ('{}'); say --dtype bf16 if they are bfloat16", option,
+                               descr(array.type)));
+        }
+        break;
+    }
+    if (asked && *asked != stored) {
+      mismatch(fmt::format("{} holds {} and --dtype says {}; files are not converted", option, name(stored),
+                           name(*asked)));
+    }
+    return stored;
+  }
+
+  void set_pattern() {
+    if (!options_.pattern.empty()) problem_.pattern = Pattern::parse(options_.pattern);
+    if (gradient()) return;
+    const std::vector<std::int64_t>& shape = values_->shape;
+    if (shape.size() == 4) {
+      const Pattern stored{shape[0], shape[1], shape[2], shape[3]};
+      stored.validate();
+      if (!options_.pattern.empty() && stored != problem_.pattern) {
+        mismatch(
+            fmt::format("--values has shape {} and --pattern says {}", shape_text(shape), options_.pattern));
+      }
+      problem_.pattern = stored;
+    } else if (options_.pattern.empty()) {
+      mismatch(fmt::format("--values has shape {}; give --pattern, or store values as an (a, b, c, d) array",
+                           shape_text(shape)));
+    } else if (shape.size() != 1 || shape[0] != problem_.pattern.nnz()) {
+      mismatch(fmt::format("--values has shape {}; pattern {} needs ({}, {}, {}, {}) or ({},)",
+                           shape_text(shape), problem_.pattern.to_string(), problem_.pattern.a,
+                           problem_.pattern.b, problem_.pattern.c, problem_.pattern.d,
+                           problem_.pattern.nnz()));
+    }
+  }
+
+  void set_batch() {
+    const std::size_t batch_axis = problem_.layout == Layout::batch_first ? 0 : 1;
+    const auto need = [&](const std::string& option, const NpyArray& array, std::int64_t features) {
+      if (array.shape.size() != 2 || array.shape[1 - batch_axis] != features) {
+        mismatch(fmt::format(
+            "{} has shape {}; {} with {} needs {}", option, shape_text(array.shape), name(problem_.layout),
+            problem_.pattern.to_string(),
+            batch_axis == 0 ? fmt::format("(batch, {})", features) : fmt::format("({}, batch)", features)));
+      }
+    };
+    need("--x", *x_, problem_.in_features());
+    problem_.batch = x_->shape[batch_axis];
+    if (g_) {
+      need("--g", *g_, problem_.pattern.rows());
+      if (g_->shape[batch_axis] != problem_.batch) {
+        mismatch(fmt::format("--g has batch {} and --x has batch {}", g_->shape[batch_axis], problem_.batch));
+      }
+    }
+    if (bias_ && bias_->shape != std::vector{problem_.pattern.rows()}) {
+      mismatch(fmt::format("--bias has shape {}; pattern {} needs ({},)", shape_text(bias_->shape),
+                           problem_.pattern.to_string(), problem_.pattern.rows()));
+    }
+  }
+
+  const Options& options_;
+  Problem problem_;
+  std::optional<NpyArray> x_;
+  std::optional<NpyArray> g_;
+  std::optional<NpyArray> values_;
+  std::optional<NpyArray> bias_;
+};
+
+void run_files(const Options& options) {
+  const Job job(options);
+  const Problem& problem = job.problem();
+  const Plan plan(problem, job.values(), choose_device(options.device), options.implementation);
+  Tensor y = output_tensor(problem);
+  const auto start = std::chrono::steady_clock::now();
+  plan.run(job.operands(y));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const std::vector<std::int64_t> shape = job.out_shape();
+  save_npy(options.out, job.out_type(), shape, y.bytes());
+  if (!options.quiet) {
+    fmt::print("{}: {} {}, by {} in {}\n  {}\n", options.out, name(problem.dtype), shape_text(shape),
+               plan.implementation(), duration_text(seconds), problem.to_string());
+  }
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, ExitCode& /*exit_code*/) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("run", "Multiply arrays in .npy files and write the result to one");
+  command
+      ->add_option("--values", options->values,
+                   "Values of the matrix: shape (a, b, c, d), or (a·b·c·d,) with --pattern")
+      ->type_name("NPY");
+  command
+      ->add_option("--x", options->x,
+                   "Input: shape (batch, features) for batch_first, (features, batch) for batch_last")
+      ->type_name("NPY")
+      ->required();
+  command->add_option("--out", options->out, "Where the result goes; replaced only once it is complete")
+      ->type_name("NPY")
+      ->required();
+  command
+      ->add_option("--pattern", options->pattern, "axbxcxd, e.g. 4x64x64x16 (default: the shape of --values)")
+      ->type_name("PATTERN");
+  command->add_option("--layout", options->layout, "batch_first: y = x K^T; batch_last: y = K x")
+      ->capture_default_str();
+  command
+      ->add_option("--operation", options->operation,
+                   "multiply: act(K x + bias); transposed: K^T x; adjoint: K^H x;\n"
+                   "gradient (of the values, from --x and --g)")
+      ->capture_default_str();
+  command->add_option("--g", options->g, "gradient only: the gradient of K x, with the rows of K as features")
+      ->type_name("NPY");
+  command->add_option("--bias", options->bias, "multiply only: a vector with an element for each row of K")
+      ->type_name("NPY");
+  command
+      ->add_option("--activation", options->activation, "multiply only: none, relu, gelu, gelu_tanh or silu")
+      ->capture_default_str();
+  command->add_option("--mode", options->mode, "f32 arithmetic: fp32, ieee or tf32")->capture_default_str();
+  command->add_option("--dtype", options->dtype, "bf16, when the files hold its bits as uint16 or '<V2'");
+  command->add_option("--device", options->device,
+                      "Where to compute (default: the best device for data in host memory)");
+  command->add_option("--impl", options->implementation,
+                      "Force an implementation or a family (see kronsparse info)");
+  command->add_flag("--quiet", options->quiet, "Print nothing on success");
+  command->footer(R"(All files have one dtype: f2, f4, f8, c8, c16, or uint16/'<V2' bits with --dtype bf16.
+Row- or column-major, little- or big-endian; the result is row-major, little-endian.
+
+Examples:
+  kronsparse run --values values.npy --x x.npy --out y.npy
+  kronsparse run --values values.npy --x x.npy --out y.npy --bias bias.npy --activation gelu
+  kronsparse run --operation gradient --pattern 4x64x64x16 --x x.npy --g g.npy --out dvalues.npy)");
+  command->callback([options] { run_files(*options); });
+}
+
+}  // namespace kronsparse::cli

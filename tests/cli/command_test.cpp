@@ -1,0 +1,168 @@
+// info, check, bench, demo and the exit codes, through the executable.
+#include <nlohmann/json.hpp>
+
+#include "command_fixture.hpp"
+#include "kronsparse/version.hpp"
+
+namespace kronsparse::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_F(CommandTest, VersionAndHelp) {
+  EXPECT_EQ(run("--version").out, KRONSPARSE_VERSION "\n");
+  for (const char* arguments :
+       {"--help", "info --help", "run --help", "check --help", "bench --help", "demo --help"}) {
+    const CommandResult result = run(arguments);
+    EXPECT_EQ(result.exit_code, 0) << arguments;
+    EXPECT_TRUE(contains(result.out, "Usage: ")) << arguments;
+    EXPECT_TRUE(result.err.empty()) << arguments;
+  }
+  EXPECT_TRUE(contains(run("--help").out, "Exit codes:"));
+}
+
+TEST_F(CommandTest, WrongUsageIsTwo) {
+  for (const char* arguments :
+       {"", "frobnicate", "info --frobnicate", "check", "bench", "check 'f32 batch_first B=1'",
+        "check 'f32 batch_first B=1 1x2x0x4'", "check --seed x 'f32 batch_first B=1 1x1x1x1'",
+        "check --impl nonsense 'f32 batch_first B=1 1x1x1x1'",
+        "check --device gpu 'f32 batch_first B=1 1x1x1x1'", "info --problem nonsense",
+        "bench --runs 0 'f32 batch_first B=1 1x1x1x1'",
+        "bench --all --impl reference 'f32 batch_first B=1 1x1x1x1'"}) {
+    const CommandResult result = run(arguments);
+    EXPECT_EQ(result.exit_code, 2) << arguments << "\n" << result.err;
+    EXPECT_TRUE(contains(result.err, "kronsparse: ")) << arguments << "\n" << result.err;
+    EXPECT_TRUE(result.out.empty()) << arguments << "\n" << result.out;
+  }
+}
+
+TEST_F(CommandTest, FilesAndMemoryAreThree) {
+  for (const char* arguments :
+       {"check --file missing.txt", "check --file .", "check 'f64 batch_first B=1000000000 1024x64x64x16'",
+        "bench --min-time 0 --runs 1 --json missing/times.json 'f32 batch_first B=1 1x1x1x1'",
+        "demo --quick --out /dev/null/here"}) {
+    const CommandResult result = run(arguments);
+    EXPECT_EQ(result.exit_code, 3) << arguments << "\n" << result.err;
+    EXPECT_TRUE(contains(result.err, "kronsparse: ")) << arguments << "\n" << result.err;
+  }
+}
+
+TEST_F(CommandTest, FullDiskIsThree) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  const std::string line = "'" KRONSPARSE_COMMAND "' info >/dev/full 2>/dev/null";
+  const int status = std::system(line.c_str());
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+}
+
+TEST_F(CommandTest, InfoListsTheBuild) {
+  const CommandResult text = run("info");
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_TRUE(contains(text.out, "reference"));
+  EXPECT_FALSE(contains(text.out, "\x1b"));
+
+  const Json json = Json::parse(run("info --json").out);
+  EXPECT_EQ(json["version"], KRONSPARSE_VERSION);
+  EXPECT_EQ(json["backends"][0], "cpu");
+  EXPECT_EQ(json["devices"][0]["device"], "cpu");
+  EXPECT_GE(json["implementations"].size(), 1U);
+}
+
+TEST_F(CommandTest, InfoListsCandidates) {
+  const std::string problem = "f16 batch_first B=25088 8x64x64x16 +bias +gelu";
+  const CommandResult text = run("info --device cpu --problem '" + problem + "'");
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_TRUE(contains(text.out, "chosen"));
+
+  const Json json = Json::parse(run("info --json --device cpu --problem '" + problem + "'").out);
+  EXPECT_EQ(json["problem"], problem);
+  EXPECT_EQ(json["nnz"], 8 * 64 * 64 * 16);
+  const Json& first = json["candidates"][0];
+  EXPECT_TRUE(first["accepts"]);
+  EXPECT_GT(first["predicted_seconds"].get<double>(), 0);
+  EXPECT_TRUE(first["refusal"].is_null());
+}
+
+TEST_F(CommandTest, CheckPassesAndPrintsPlainText) {
+  const CommandResult result =
+      run("check 'f32 batch_first B=5 2x3x4x5' 'gradient complex64 batch_last B=7 2x3x5x4'");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(contains(result.out, "ok")) << result.out;
+  EXPECT_FALSE(contains(result.out + result.err, "\x1b"));
+  EXPECT_TRUE(contains(result.err, "[2/2] gradient complex64 batch_last B=7 2x3x5x4\n")) << result.err;
+}
+
+TEST_F(CommandTest, CheckAsJson) {
+  const CommandResult result =
+      run("check --json --impl reference --seed 5 'bf16 batch_last B=5 2x3x4x5 +bias +silu'");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_TRUE(json["pass"]);
+  EXPECT_EQ(json["seed"], 5);
+  ASSERT_EQ(json["results"].size(), 1U);
+  const Json& only = json["results"][0];
+  EXPECT_EQ(only["problem"], "bf16 batch_last B=5 2x3x4x5 +bias +silu");
+  EXPECT_EQ(only["implementation"], "reference");
+  EXPECT_LE(only["error_at_worst"].get<double>(), only["bound_at_worst"].get<double>());
+}
+
+TEST_F(CommandTest, CheckReadsAFileOfProblems) {
+  write("problems.txt",
+        "# two problems\n\n  f32 batch_first B=2 1x2x3x4  # the first\r\nf64 batch_last B=2 1x2x3x4 +relu");
+  const CommandResult good =
+      run("check --json --impl reference --file problems.txt 'f16 batch_last B=1 1x1x1x1'");
+  EXPECT_EQ(good.exit_code, 0) << good.err;
+  EXPECT_EQ(Json::parse(good.out)["results"].size(), 3U);
+
+  write("problems.txt", "# comment\nf32 batch_first B=2 1x2x3x4\n\nf32 batch_first B=2 oops\n");
+  const CommandResult bad = run("check --file problems.txt");
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_EQ(bad.err.find("kronsparse: problems.txt:4: "), 0U) << bad.err;
+
+  write("problems.txt", "# nothing\n");
+  EXPECT_EQ(run("check --file problems.txt").exit_code, 2);
+}
+
+TEST_F(CommandTest, EnvironmentForcesAnImplementation) {
+  const CommandResult result =
+      run("bench --min-time 0 --runs 1 --json - 'f32 batch_first B=2 1x2x3x4'", "KRONSPARSE_IMPL=reference");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(Json::parse(result.out)["results"][0]["implementation"], "reference");
+}
+
+TEST_F(CommandTest, BenchTimesAndWritesJson) {
+  const CommandResult result =
+      run("bench --all --min-time 0 --runs 10 --json times.json 'f32 batch_first B=64 4x16x16x4'");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(contains(result.out, "GFLOP/s"));
+  EXPECT_TRUE(contains(result.out, "copy rate"));
+  const Json json = Json::parse(read("times.json"));
+  EXPECT_EQ(json["kronsparse"], KRONSPARSE_VERSION);
+  EXPECT_GT(json["copy_gb_per_s"].get<double>(), 0);
+  EXPECT_TRUE(json["machine"].contains("architecture"));
+  for (const Json& entry : json["results"]) {
+    EXPECT_TRUE(entry["pass"]);
+    EXPECT_GE(entry["run_seconds"].size(), 10U);
+    EXPECT_LE(entry["quartile_seconds"][0].get<double>(), entry["median_seconds"].get<double>());
+    EXPECT_LE(entry["median_seconds"].get<double>(), entry["quartile_seconds"][1].get<double>());
+  }
+  EXPECT_EQ(files(), 1U);
+}
+
+TEST_F(CommandTest, DemoShowsATableAndAPicture) {
+  const CommandResult result = run("demo --quick --out pictures");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(contains(result.out, "Monarch 4096 x 4096")) << result.out;
+  EXPECT_TRUE(contains(result.out, "picture: pictures/kronsparse-demo.svg")) << result.out;
+  const std::string picture = read("pictures/kronsparse-demo.svg");
+  EXPECT_EQ(picture.find("<svg "), 0U);
+  EXPECT_TRUE(picture.ends_with("</svg>\n"));
+  EXPECT_TRUE(contains(picture, "1x64x64x64"));
+}
+
+}  // namespace
+}  // namespace kronsparse::cli

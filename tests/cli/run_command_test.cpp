@@ -1,0 +1,168 @@
+// kronsparse run, through the executable, on files made here.
+#include <complex>
+
+#include "command_fixture.hpp"
+#include "kronsparse/dtype.hpp"
+
+namespace kronsparse::cli {
+namespace {
+
+// The pattern 2x1x3x2 with values 1..12: K is 4 x 12, and with x = 1 each
+// output is the sum of three values, l = 0, 1, 2 two apart.
+const std::vector<float> values{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+const std::vector<float> row_sums{1 + 3 + 5, 2 + 4 + 6, 7 + 9 + 11, 8 + 10 + 12};
+
+class RunTest : public CommandTest {
+ protected:
+  void SetUp() override {
+    CommandTest::SetUp();
+    save("values.npy", NpyType::f32, {2, 1, 3, 2}, values);
+    save("flat.npy", NpyType::f32, {12}, values);
+    save("ones.npy", NpyType::f32, {1, 12}, std::vector<float>(12, 1));
+  }
+
+  void expect_failure(int exit_code, const std::string& arguments, const std::string& message) const {
+    const std::size_t before = files();
+    const CommandResult result = run("run " + arguments);
+    EXPECT_EQ(result.exit_code, exit_code) << arguments << "\n" << result.err;
+    EXPECT_EQ(result.err.find("kronsparse: "), 0U) << result.err;
+    EXPECT_NE(result.err.find(message), std::string::npos) << arguments << "\n" << result.err;
+    EXPECT_EQ(files(), before) << arguments << " left something behind";
+  }
+};
+
+TEST_F(RunTest, MultipliesBatchFirst) {
+  const CommandResult result = run("run --values values.npy --x ones.npy --out y.npy");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("y.npy: f32 (1, 4)"), std::string::npos) << result.out;
+  EXPECT_TRUE(result.err.empty());
+  EXPECT_EQ(elements<float>("y.npy"), row_sums);
+  EXPECT_EQ(load_npy(path("y.npy")).shape, (std::vector<std::int64_t>{1, 4}));
+}
+
+TEST_F(RunTest, TakesFlatValuesWithAPattern) {
+  EXPECT_EQ(run("run --quiet --pattern 2x1x3x2 --values flat.npy --x ones.npy --out y.npy").out, "");
+  EXPECT_EQ(elements<float>("y.npy"), row_sums);
+}
+
+TEST_F(RunTest, MultipliesBatchLastWithEpilogueOnEveryImplementation) {
+  save("x.npy", NpyType::f32, {12, 2}, std::vector<float>(24, 1));
+  save("bias.npy", NpyType::f32, {4}, std::vector<float>{-100, 1, -100, 1});
+  for (const char* implementation : {"reference", ""}) {
+    const std::string force = *implementation == '\0' ? "" : std::string(" --impl ") + implementation;
+    const CommandResult result =
+        run("run --layout batch_last --values values.npy --x x.npy --bias bias.npy --activation relu --out "
+            "y.npy" +
+            force);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(elements<float>("y.npy"), (std::vector<float>{0, 0, 13, 13, 0, 0, 31, 31}));
+  }
+}
+
+TEST_F(RunTest, ReadsColumnMajorX) {
+  // What numpy.save writes for the transpose of a (12, 2) array.
+  std::vector<float> data(24, 1);
+  for (std::size_t index = 1; index < 24; index += 2) data[index] = 2;  // x[1, :] = 2
+  std::string file = npy_header(NpyType::f32, std::vector<std::int64_t>{2, 12});
+  file.replace(file.find("False,"), 6, "True, ");
+  file.append(reinterpret_cast<const char*>(data.data()), data.size() * sizeof(float));
+  write("x.npy", file);
+  ASSERT_EQ(run("run --values values.npy --x x.npy --out y.npy").exit_code, 0);
+  EXPECT_EQ(elements<float>("y.npy"), (std::vector<float>{9, 12, 27, 30, 18, 24, 54, 60}));
+}
+
+TEST_F(RunTest, TransposedAdjointAndGradient) {
+  save("g.npy", NpyType::f32, {1, 4}, std::vector<float>{1, 10, 100, 1000});
+  ASSERT_EQ(run("run --operation transposed --values values.npy --x g.npy --out y.npy").exit_code, 0);
+  EXPECT_EQ(elements<float>("y.npy"),
+            (std::vector<float>{1, 20, 3, 40, 5, 60, 700, 8000, 900, 10000, 1100, 12000}));
+
+  const CommandResult gradient =
+      run("run --operation gradient --pattern 2x1x3x2 --x ones.npy --g g.npy --out dv.npy");
+  ASSERT_EQ(gradient.exit_code, 0) << gradient.err;
+  EXPECT_EQ(load_npy(path("dv.npy")).shape, (std::vector<std::int64_t>{2, 1, 3, 2}));
+  EXPECT_EQ(elements<float>("dv.npy"),
+            (std::vector<float>{1, 10, 1, 10, 1, 10, 100, 1000, 100, 1000, 100, 1000}));
+
+  using Complex = std::complex<double>;
+  save("cv.npy", NpyType::complex128, {1, 1, 1, 1}, std::vector<Complex>{{0, 1}});
+  save("cx.npy", NpyType::complex128, {1, 1}, std::vector<Complex>{{2, 0}});
+  ASSERT_EQ(run("run --operation adjoint --values cv.npy --x cx.npy --out cy.npy").exit_code, 0);
+  EXPECT_EQ(elements<Complex>("cy.npy"), (std::vector<Complex>{{0, -2}}));
+}
+
+TEST_F(RunTest, Bfloat16TravelsAsSixteenBits) {
+  const auto bits = [](const std::vector<float>& numbers) {
+    std::vector<std::uint16_t> out;
+    for (const float number : numbers) out.push_back(BFloat16(number).bits);
+    return out;
+  };
+  for (const NpyType type : {NpyType::void16, NpyType::uint16}) {
+    save("v16.npy", type, {2, 1, 3, 2}, bits(values));
+    save("x16.npy", type, {1, 12}, bits(std::vector<float>(12, 1)));
+    ASSERT_EQ(run("run --dtype bf16 --values v16.npy --x x16.npy --out y16.npy").exit_code, 0);
+    EXPECT_EQ(elements<std::uint16_t>("y16.npy"), bits(row_sums));
+    EXPECT_EQ(load_npy(path("y16.npy")).type, type);
+  }
+  expect_failure(2, "--values v16.npy --x x16.npy --out no.npy", "--dtype bf16");
+}
+
+TEST_F(RunTest, EmptyBatch) {
+  save("x.npy", NpyType::f32, {0, 12}, std::vector<float>{});
+  ASSERT_EQ(run("run --values values.npy --x x.npy --out y.npy").exit_code, 0);
+  EXPECT_EQ(load_npy(path("y.npy")).shape, (std::vector<std::int64_t>{0, 4}));
+}
+
+TEST_F(RunTest, OutputMayReplaceTheInput) {
+  ASSERT_EQ(run("run --values values.npy --x ones.npy --out ones.npy").exit_code, 0);
+  EXPECT_EQ(elements<float>("ones.npy"), row_sums);
+}
+
+TEST_F(RunTest, DevicesArePassedThroughNotReplaced) {
+  ASSERT_EQ(run("run --values values.npy --x ones.npy --out /dev/null").exit_code, 0);
+  EXPECT_FALSE(std::filesystem::is_regular_file("/dev/null"));
+}
+
+TEST_F(RunTest, WrongCalls) {
+  save("double.npy", NpyType::f64, {1, 12}, std::vector<double>(12, 1));
+  save("cube.npy", NpyType::f32, {1, 12, 1}, std::vector<float>(12, 1));
+  save("three.npy", NpyType::f32, {3}, std::vector<float>(3, 1));
+  save("g.npy", NpyType::f32, {2, 4}, std::vector<float>(8, 1));
+  const std::string y = " --out no.npy";
+  expect_failure(2, "--values values.npy" + y, "--x is required");
+  expect_failure(2, "--x ones.npy" + y, "--values is missing");
+  expect_failure(2, "--values values.npy --x ones.npy --layout sideways" + y, "sideways");
+  expect_failure(2, "--values values.npy --x ones.npy --operation divide" + y, "divide");
+  expect_failure(2, "--values values.npy --x ones.npy --activation sigmoid" + y, "sigmoid");
+  expect_failure(2, "--values values.npy --x ones.npy --impl fastest" + y, "fastest");
+  expect_failure(2, "--values values.npy --x ones.npy --device tpu" + y, "tpu");
+  expect_failure(2, "--values values.npy --x ones.npy --pattern 1x1x3x2" + y, "--pattern says 1x1x3x2");
+  expect_failure(2, "--values values.npy --x ones.npy --layout batch_last" + y, "needs (12, batch)");
+  expect_failure(2, "--values values.npy --x double.npy" + y, "must have one dtype");
+  expect_failure(2, "--values values.npy --x ones.npy --dtype f64" + y, "--dtype says f64");
+  expect_failure(2, "--values values.npy --x cube.npy" + y, "(1, 12, 1)");
+  expect_failure(2, "--values flat.npy --x ones.npy" + y, "give --pattern");
+  expect_failure(2, "--values three.npy --pattern 2x1x3x2 --x ones.npy" + y, "--values has shape (3,)");
+  expect_failure(2, "--values values.npy --x ones.npy --bias three.npy" + y, "--bias has shape (3,)");
+  expect_failure(2, "--values values.npy --x ones.npy --g g.npy" + y, "--operation gradient");
+  expect_failure(2, "--operation gradient --x ones.npy --g g.npy" + y, "needs --pattern");
+  expect_failure(2, "--operation gradient --pattern 2x1x3x2 --x ones.npy" + y, "needs --g");
+  expect_failure(2, "--operation gradient --pattern 2x1x3x2 --x ones.npy --g g.npy" + y, "batch 2");
+  expect_failure(2, "--operation adjoint --values values.npy --x g.npy --activation relu" + y, "multiply");
+}
+
+TEST_F(RunTest, WrongFiles) {
+  write("text.npy", "not an array\n");
+  write("short.npy", read("ones.npy").substr(0, 150));
+  const std::string y = " --out no.npy";
+  expect_failure(3, "--values missing.npy --x ones.npy" + y, "missing.npy: cannot be read: No such file");
+  expect_failure(3, "--values values.npy --x text.npy" + y, "text.npy: is not an .npy file");
+  expect_failure(3, "--values values.npy --x short.npy" + y, "short.npy: announces shape (1, 12)");
+  expect_failure(3, "--values values.npy --x ." + y, "not a regular file");
+  expect_failure(3, "--values values.npy --x ones.npy --out missing/y.npy",
+                 "missing/y.npy: cannot be written");
+  expect_failure(3, "--values values.npy --x ones.npy --out .", "directory");
+}
+
+}  // namespace
+}  // namespace kronsparse::cli
