@@ -31,8 +31,13 @@ enum class ErrorCode : int {
 /// Thrown by every kronsparse function that fails. `what()` names the argument,
 /// what was given and what is allowed; `code()` is for programs.
 ///
-///     try { kronsparse::Pattern::parse("4x0x3x2"); }
-///     catch (const kronsparse::Error& e) { assert(e.code() == kronsparse::ErrorCode::invalid_argument); }
+///     bool refused = false;
+///     try {
+///       static_cast<void>(kronsparse::Pattern::parse("4x0x3x2"));
+///     } catch (const kronsparse::Error& error) {
+///       refused = error.code() == kronsparse::ErrorCode::invalid_argument;
+///     }
+///     assert(refused);
 class KRONSPARSE_API Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& detail) : std::runtime_error(detail), code_(code) {}

@@ -33,7 +33,7 @@ KRONSPARSE_INLINE Vf exp(Vf x) {
   Vf result = fraction * bits_as<Vf>((half + bias) << 23) * bits_as<Vf>((exponent - half + bias) << 23);
   result = x < lowest ? Vf{} : result;
   result = x > highest ? splat(__builtin_inff()) : result;
-  return x == x ? result : x;
+  return is_number(x) ? result : x;
 }
 
 /// The normal distribution function, accurate also in its lower tail:

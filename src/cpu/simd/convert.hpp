@@ -29,7 +29,7 @@ KRONSPARSE_INLINE Vector<Real> widen_vector(const void* source) {
 
 template <Storage storage, class Real>
 KRONSPARSE_INLINE void widen_half(const void* source, Real* target, int64_t count) {
-  const uint16_t* half = static_cast<const uint16_t*>(source);
+  const auto* half = static_cast<const uint16_t*>(source);
   int64_t e = 0;
   for (; e + lanes<float> <= count; e += lanes<float>)
     store(target + e, widen_vector<storage, Real>(half + e));
@@ -54,7 +54,7 @@ template <Storage storage, class Real>
 KRONSPARSE_INLINE void widen_runs_as(const void* source, int64_t source_step, int64_t steps, int vectors,
                                      Real* target, int64_t target_step, int64_t vector_step) {
   constexpr int64_t bytes = storage == Storage::same ? static_cast<int64_t>(sizeof(Real)) : 2;
-  const unsigned char* run = static_cast<const unsigned char*>(source);
+  const auto* run = static_cast<const unsigned char*>(source);
   for (int64_t t = 0; t < steps; ++t) {
     for (int v = 0; v < vectors; ++v) {
       store(target + v * vector_step, widen_vector<storage, Real>(run + v * lanes<Real> * bytes));

@@ -35,7 +35,7 @@ class GradientExecutor final : public Executor {
 
   void run(const Operands& operands) const override {
     const std::int64_t ranges = (shape_.outs + k_range_ - 1) / k_range_;
-    const std::int64_t units = static_cast<std::int64_t>(units_.size());
+    const auto units = static_cast<std::int64_t>(units_.size());
     const std::int64_t tasks = shape_.a * units * ranges;
     parallel_ranges(tasks, scratch_bytes(), [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
       for (std::int64_t task = first; task < last; ++task) {
@@ -113,7 +113,7 @@ template <class Put>
 void GradientExecutor<Real>::read(const void* matrix, std::int64_t stride, std::int64_t feature,
                                   std::int64_t features, std::int64_t first, std::int64_t count, Real* run,
                                   const Put& put) const {
-  const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_));
+  const auto bytes = static_cast<std::int64_t>(element_bytes(problem_));
   const auto* base = static_cast<const std::byte*>(matrix);
   const bool batch_first = shape_.layout == Layout::batch_first;
   const std::int64_t outer = batch_first ? count : features;

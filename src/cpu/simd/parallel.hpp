@@ -32,15 +32,17 @@ template <class T>
 /// It belongs to the thread, not to a plan: concurrent runs never share it, and
 /// it only ever grows, so repeated runs do not allocate.
 [[nodiscard]] inline std::byte* thread_scratch(std::size_t bytes) {
-  thread_local AlignedArray<std::byte> memory;
-  thread_local std::size_t capacity = 0;
-  if (bytes > capacity) {
-    memory.reset();
-    capacity = 0;
-    memory = make_aligned<std::byte>(bytes);
-    capacity = bytes;
+  struct Scratch {
+    AlignedArray<std::byte> memory;
+    std::size_t capacity = 0;
+  };
+  thread_local Scratch scratch;
+  if (bytes > scratch.capacity) {
+    scratch = {};  // before the larger one is asked for
+    scratch.memory = make_aligned<std::byte>(bytes);
+    scratch.capacity = bytes;
   }
-  return memory.get();
+  return scratch.memory.get();  // NOLINT(clang-analyzer-cplusplus.NewDelete): it misreads the assignment
 }
 
 [[nodiscard]] inline int thread_count() {

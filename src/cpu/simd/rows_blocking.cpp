@@ -13,8 +13,8 @@ template <class Real>
 void RowsPart<Real>::choose_blocks() {
   const CpuInfo cpu = cpu_info();
   const std::int64_t real = sizeof(Real);
-  const std::int64_t l1 = static_cast<std::int64_t>(cpu.l1_bytes);
-  const std::int64_t l2 = static_cast<std::int64_t>(cpu.l2_bytes);
+  const auto l1 = static_cast<std::int64_t>(cpu.l1_bytes);
+  const auto l2 = static_cast<std::int64_t>(cpu.l2_bytes);
 
   // A panel is used by one tile of rows after the other: it and what a tile
   // reads of x should stay in L1 together.
@@ -46,8 +46,7 @@ void RowsPart<Real>::choose_blocks() {
                            pages(widest_ * real, shape_.y_stride * shape_.unit * real);
   const std::int64_t row_bytes =
       (in_place_ ? block_group_ * d_ : unit_width) * (copy_depth_ + shape_.outs) * real;
-  std::int64_t rows =
-      std::min<std::int64_t>({l2 / 4 / row_bytes, static_cast<std::int64_t>(64 / row_pages), 240});
+  auto rows = std::min<std::int64_t>({l2 / 4 / row_bytes, static_cast<std::int64_t>(64 / row_pages), 240});
   rows = std::max(rows, copy_depth_ < depth_ ? max_tile_rows : whole_tiles);
   const std::int64_t threads = thread_count();
   const std::int64_t others = block_groups() * static_cast<std::int64_t>(units_.size());
@@ -62,7 +61,7 @@ void RowsPart<Real>::choose_blocks() {
   std::int64_t most_panels = 1;
   std::vector<Unit> units;
   for (const Unit& unit : units_) {
-    const std::int64_t count = static_cast<std::int64_t>(unit.last_panel - unit.first_panel);
+    const auto count = static_cast<std::int64_t>(unit.last_panel - unit.first_panel);
     std::int64_t per_unit = (count + parts - 1) / parts;
     if (copy_depth_ < depth_) {
       per_unit = std::clamp<std::int64_t>(l2 / 4 / (row_block_ * widest_ * real), 1, per_unit);

@@ -29,7 +29,7 @@ RowsPart<Real>::RowsPart(const Problem& problem, const KernelSet<Real>& kernels,
 
 template <class Real>
 auto RowsPart<Real>::task_at(std::int64_t index) const -> Task {
-  const std::int64_t units = static_cast<std::int64_t>(units_.size());
+  const auto units = static_cast<std::int64_t>(units_.size());
   Task task{};
   task.unit = &units_[static_cast<std::size_t>(index % units)];
   task.first_row = index / units % row_blocks() * row_block_;
@@ -43,7 +43,7 @@ auto RowsPart<Real>::task_at(std::int64_t index) const -> Task {
 template <class Real>
 Prefetch RowsPart<Real>::prefetch_of(const Operands& operands, const Task& task) const {
   if (shape_.layout != Layout::batch_first) return {};
-  const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_));
+  const auto bytes = static_cast<std::int64_t>(element_bytes(problem_));
   const std::int64_t run = shape_.depth * shape_.d;
   const auto* first = static_cast<const char*>(operands.x) +
                       (task.first_row * shape_.x_stride + task.first_block * run) * bytes;
@@ -60,7 +60,7 @@ void RowsPart<Real>::run(const Operands& operands, std::int64_t first_task, std:
       const Task next = task_at(index + 1);
       const bool new_rows = next.first_row != task.first_row || next.first_block != task.first_block;
       if (new_rows) prefetch = prefetch_of(operands, next);
-      const std::int64_t panels = static_cast<std::int64_t>(task.unit->last_panel - task.unit->first_panel);
+      const auto panels = static_cast<std::int64_t>(task.unit->last_panel - task.unit->first_panel);
       const std::int64_t height = full_ ? full_tile_rows : max_tile_rows;
       const std::int64_t tiles =
           (task.rows + height - 1) / height * panels * (task.last_block - task.first_block);
@@ -118,7 +118,7 @@ void RowsPart<Real>::copy_x(const void* x, const Task& task, std::int64_t i, Dep
   // Elements between neighbouring j and neighbouring samples.
   const std::int64_t j_stride = batch_first ? 1 : shape_.x_stride;
   const std::int64_t n_stride = batch_first ? shape_.x_stride : 1;
-  const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_));
+  const auto bytes = static_cast<std::int64_t>(element_bytes(problem_));
   const std::int64_t l_first = depth.first / shape_.unit;
   const std::int64_t l_count = terms / shape_.unit;
   const std::int64_t feature = (i * shape_.depth + l_first) * shape_.d + unit.first_j / shape_.unit;
@@ -254,7 +254,7 @@ void RowsPart<Real>::run_panel(const Operands& operands, const Task& task, const
   args.out_row_stride = direct ? row_stride : width;
   args.out_vector_stride = direct && full_ ? d_ : lanes;
   args.storage = direct && !real_storage ? shape_.storage : Storage::same;
-  const std::int64_t element = static_cast<std::int64_t>(real_storage ? sizeof(Real) : 2);
+  const auto element = static_cast<std::int64_t>(real_storage ? sizeof(Real) : 2);
   auto* y = static_cast<std::byte*>(operands.y) + origin * element;
   args.stream = direct && stream_ && real_storage && on_cache_line(y) &&
                 whole_cache_lines<Real>(row_stride) && whole_cache_lines<Real>(args.out_vector_stride);

@@ -21,7 +21,7 @@ KRONSPARSE_INLINE void store_tile(const TileArgs<Real>& args, const Vector<Real>
   const int rows = args.rows;
   const int64_t row_stride = args.out_row_stride;
   const int64_t vector_stride = args.out_vector_stride;
-  Element* out = static_cast<Element*>(args.out);
+  auto* out = static_cast<Element*>(args.out);
   if constexpr (storage == Storage::same) {
     if (args.stream) {
 #pragma GCC unroll 8
@@ -119,7 +119,7 @@ KRONSPARSE_INLINE void finish_as(const FinishArgs<Real>& args) {
   // Pieces of whole vectors go straight to Y; others through a buffer, lane by lane.
   const bool whole_vectors =
       args.piece % lanes<Real> == 0 && args.unit_stride == args.unit && args.lanes_valid == args.row_length;
-  Element* out = static_cast<Element*>(args.out);
+  auto* out = static_cast<Element*>(args.out);
   const Real* row = args.tile;
   for (int m = 0; m < args.rows; ++m, row += args.row_length, out += args.out_row_stride) {
     alignas(64) Element rounded[max_panel_lanes];

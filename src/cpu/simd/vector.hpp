@@ -3,8 +3,9 @@
 // sets share a symbol) and KRONSPARSE_VECTOR_BYTES.
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
+// The C headers: no inline functions, and their names without std::.
+#include <stddef.h>  // NOLINT(modernize-deprecated-headers)
+#include <stdint.h>  // NOLINT(modernize-deprecated-headers)
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -20,6 +21,7 @@ inline constexpr int vector_bytes = KRONSPARSE_VECTOR_BYTES;
 
 template <class Real>
 struct VectorOf {
+  // NOLINTNEXTLINE(modernize-use-using): gcc takes the attribute only here
   typedef Real type __attribute__((vector_size(KRONSPARSE_VECTOR_BYTES)));
 };
 template <class Real>
@@ -61,6 +63,11 @@ KRONSPARSE_INLINE void stream(Real* target, Vector<Real> v) {
 #else
   store(target, v);
 #endif
+}
+
+/// False exactly in the lanes that hold a nan.
+KRONSPARSE_INLINE Vi is_number(Vf v) {
+  return v == v;  // NOLINT(misc-redundant-expression)
 }
 
 KRONSPARSE_INLINE Vf splat(float value) { return value - Vf{}; }
@@ -110,7 +117,7 @@ KRONSPARSE_INLINE Vector<Real> load_group(const Real* source) {
 // ---- 16-bit storage ------------------------------------------------------------
 
 /// The 16-bit storage of one float vector.
-typedef uint16_t HalfVector __attribute__((vector_size(KRONSPARSE_VECTOR_BYTES / 2)));
+using HalfVector = uint16_t __attribute__((vector_size(KRONSPARSE_VECTOR_BYTES / 2)));
 
 KRONSPARSE_INLINE Vu load_half(const uint16_t* source) {
   HalfVector half;
@@ -124,7 +131,7 @@ KRONSPARSE_INLINE HalfVector narrow_bf16(Vf v) {
   const Vu bits = bits_as<Vu>(v);
   const Vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;  // to nearest, ties to even
   const Vu quiet_nan = (bits >> 16) | 0x40u;
-  return __builtin_convertvector(v == v ? rounded : quiet_nan, HalfVector);
+  return __builtin_convertvector(is_number(v) ? rounded : quiet_nan, HalfVector);
 }
 
 #if defined(__x86_64__) && KRONSPARSE_VECTOR_BYTES == 64

@@ -125,7 +125,7 @@ void pack_rows(const Problem& problem, const Shape& shape, const std::vector<Seg
   const std::int64_t depth_reals = shape.depth * shape.unit;
   const std::int64_t per_block = packed_width(panels, lanes) * depth_reals;
   with_values<Real>(problem, values, [&](auto read) {
-    const std::int64_t panel_count = static_cast<std::int64_t>(panels.size());
+    const auto panel_count = static_cast<std::int64_t>(panels.size());
     parallel_each(shape.a * panel_count, [&](std::int64_t task) {
       const std::int64_t i = task / panel_count;
       const Panel& panel = panels[static_cast<std::size_t>(task % panel_count)];
