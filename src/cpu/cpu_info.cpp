@@ -14,8 +14,9 @@
 namespace kronsparse {
 namespace {
 
-// The kernel's description of a data cache of this level ("48K"), 0 if there is none.
-std::size_t cache_bytes_from_sysfs(int level) {
+/// One property ("size": "48K") of the data cache of this level, as the kernel
+/// describes it; 0 if it does not.
+std::size_t from_sysfs(int level, const char* property) {
   for (int index = 0; index < 8; ++index) {
     const std::string directory = message("/sys/devices/system/cpu/cpu0/cache/index{}/", index);
     int found_level = 0;
@@ -23,20 +24,20 @@ std::size_t cache_bytes_from_sysfs(int level) {
     std::ifstream(directory + "level") >> found_level;
     std::ifstream(directory + "type") >> type;
     if (found_level != level || type == "Instruction") continue;
-    std::size_t size = 0;
+    std::size_t number = 0;
     char unit = 'B';
-    std::ifstream(directory + "size") >> size >> unit;
-    return unit == 'K' ? size << 10 : unit == 'M' ? size << 20 : size;
+    std::ifstream(directory + property) >> number >> unit;
+    return unit == 'K' ? number << 10 : unit == 'M' ? number << 20 : number;
   }
   return 0;
 }
 
 // sysconf knows caches on x86; on aarch64 it says 0 and the kernel's files know.
-std::size_t cache_bytes(int level, int sysconf_name, std::size_t fallback) {
-  const long from_sysconf = sysconf(sysconf_name);
-  if (from_sysconf > 0) return static_cast<std::size_t>(from_sysconf);
-  const std::size_t from_sysfs = cache_bytes_from_sysfs(level);
-  return from_sysfs > 0 ? from_sysfs : fallback;
+std::size_t cache_property(int level, int sysconf_name, const char* property, std::size_t fallback) {
+  const long found = sysconf(sysconf_name);
+  if (found > 0) return static_cast<std::size_t>(found);
+  const std::size_t told = from_sysfs(level, property);
+  return told > 0 ? told : fallback;
 }
 
 std::string_view widest_instructions() {
@@ -67,9 +68,12 @@ std::string size_text(std::size_t bytes) {
 }  // namespace
 
 CpuInfo cpu_info() {
-  static const CpuInfo fixed{0, cache_bytes(1, _SC_LEVEL1_DCACHE_SIZE, 32U << 10),
-                             cache_bytes(2, _SC_LEVEL2_CACHE_SIZE, 512U << 10),
-                             cache_bytes(3, _SC_LEVEL3_CACHE_SIZE, 0), std::string(widest_instructions())};
+  static const CpuInfo fixed{0,
+                             cache_property(1, _SC_LEVEL1_DCACHE_SIZE, "size", 32U << 10),
+                             cache_property(1, _SC_LEVEL1_DCACHE_ASSOC, "ways_of_associativity", 8),
+                             cache_property(2, _SC_LEVEL2_CACHE_SIZE, "size", 512U << 10),
+                             cache_property(3, _SC_LEVEL3_CACHE_SIZE, "size", 0),
+                             std::string(widest_instructions())};
   CpuInfo info = fixed;
   info.threads = thread_count();
   return info;

@@ -9,6 +9,7 @@ namespace kronsparse {
 struct CpuInfo {
   int threads;  ///< what OpenMP would use now; 1 without OpenMP
   std::size_t l1_bytes;
+  std::size_t l1_ways;  ///< associativity
   std::size_t l2_bytes;
   std::size_t l3_bytes;  ///< 0 when there is none or it is not known
   std::string isa;       ///< widest vector instructions: "avx512", "avx2", "sse2", "neon", ...

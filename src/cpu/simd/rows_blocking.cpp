@@ -2,12 +2,24 @@
 // against each other, and nothing here changes a result.
 
 #include <algorithm>
+#include <numeric>
 
 #include "cpu/cpu_info.hpp"
 #include "cpu/simd/drivers.hpp"
 #include "cpu/simd/rows_part.hpp"
 
 namespace kronsparse::simd {
+
+template <class Real>
+bool RowsPart<Real>::rows_collide() const {
+  const CpuInfo cpu = cpu_info();
+  const auto way = static_cast<std::int64_t>(cpu.l1_bytes / cpu.l1_ways);
+  const std::int64_t stride = shape_.x_stride * static_cast<std::int64_t>(sizeof(Real));
+  // Rows fall on as many different sets of cache lines as strides fit into a way before they repeat.
+  const std::int64_t places = way / std::gcd(stride, way);
+  const std::int64_t on_one_place = (max_tile_rows + places - 1) / places;
+  return on_one_place * 4 > static_cast<std::int64_t>(cpu.l1_ways) * 3;
+}
 
 template <class Real>
 void RowsPart<Real>::choose_blocks() {
@@ -76,8 +88,10 @@ void RowsPart<Real>::choose_blocks() {
   }
   units_ = std::move(units);
 
+  // One cache line more than a row needs: rows a power of two apart would collide in L1.
+  copy_row_ = copy_depth_ * unit_width + static_cast<std::int64_t>(cache_line) / real;
   const std::int64_t padded_rows = (row_block_ + full_tile_rows - 1) / full_tile_rows * full_tile_rows;
-  copy_size_ = in_place_ ? 0 : padded_rows * copy_depth_ * unit_width;
+  copy_size_ = in_place_ ? 0 : full_ ? padded_rows * copy_depth_ * unit_width : row_block_ * copy_row_;
   if (copy_depth_ < depth_) {
     sums_size_ = row_block_ * widest_ * most_panels;
   } else if (depth_block_ < depth_) {
@@ -104,6 +118,8 @@ void RowsPart<Real>::choose_units() {
   }
 }
 
+template bool RowsPart<float>::rows_collide() const;
+template bool RowsPart<double>::rows_collide() const;
 template void RowsPart<float>::choose_blocks();
 template void RowsPart<double>::choose_blocks();
 

@@ -17,7 +17,8 @@ RowsPart<Real>::RowsPart(const Problem& problem, const KernelSet<Real>& kernels,
       d_(shape_.d * shape_.unit),
       depth_(shape_.depth * shape_.unit),
       full_(segments.front().width == kernels.lanes),
-      in_place_(!full_ && shape_.storage == Storage::same && shape_.layout == Layout::batch_first),
+      in_place_(!full_ && shape_.storage == Storage::same && shape_.layout == Layout::batch_first &&
+                !rows_collide()),
       segments_(std::move(segments)),
       panels_(panels_of(segments_, shape_.outs, kernels.lanes,
                         full_ ? kernels.widest_full : kernels.widest_panel)),
@@ -105,7 +106,7 @@ void RowsPart<Real>::run_block(const Operands& operands, const Task& task, std::
 }
 
 /// Copies x of a unit: full segments as [segment][tile][term][row of tile][lanes],
-/// narrow ones as [row][term][unit's width].
+/// narrow ones as [row][term][unit's width], rows copy_row_ apart.
 template <class Real>
 void RowsPart<Real>::copy_x(const void* x, const Task& task, std::int64_t i, Depth depth, Real* copy) const {
   const Unit& unit = *task.unit;
@@ -143,14 +144,14 @@ void RowsPart<Real>::copy_x(const void* x, const Task& task, std::int64_t i, Dep
     // Whole rows of whole vectors, all in one call.
     const auto* source = static_cast<const std::byte*>(x) + (task.first_row * n_stride + feature) * bytes;
     kernels_.widen_runs(source, shape_.storage, n_stride, task.rows,
-                        static_cast<int>(terms * shape_.d / lanes), copy, terms * term_step, lanes);
+                        static_cast<int>(terms * shape_.d / lanes), copy, copy_row_, lanes);
     return;
   }
   for (std::int64_t n = 0; n < task.rows; ++n) {
     const auto* source =
         static_cast<const std::byte*>(x) + ((task.first_row + n) * n_stride + feature * j_stride) * bytes;
     Real* out = full_ ? copy + n / full_tile_rows * terms * term_step + n % full_tile_rows * lanes
-                      : copy + n * terms * term_step;
+                      : copy + n * copy_row_;
     if (shape_.unit == 1 && batch_first && unit.width == shape_.d) {
       kernels_.widen(source, shape_.storage, out, l_count * shape_.d);
     } else if (shape_.unit == 1 && batch_first) {
@@ -186,7 +187,7 @@ auto RowsPart<Real>::source_of(const void* x, const Task& task, std::int64_t i, 
     return {first, 0, shape_.x_stride, d_};
   }
   const std::int64_t within = segment.first - task.unit->first_j;
-  if (!full_) return {copy + within, 0, terms * task.unit->width, task.unit->width};
+  if (!full_) return {copy + within, 0, copy_row_, task.unit->width};
   const int lanes = kernels_.lanes;
   const std::int64_t padded_rows = (task.rows + full_tile_rows - 1) / full_tile_rows * full_tile_rows;
   return {copy + within * padded_rows * terms, terms * full_tile_rows * lanes, lanes, full_tile_rows * lanes};

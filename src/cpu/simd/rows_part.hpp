@@ -5,7 +5,8 @@
 // Segments narrower than a vector read X in place where storage allows. Those
 // that fill the vector load as much of x as of the weights, so their x is copied
 // first, a cache-sized block at a time, into the order the kernel walks; so is x
-// in 16-bit or complex storage, and the rows of a small batch_last matrix.
+// in 16-bit or complex storage, in rows that collide in L1, and the rows of a
+// small batch_last matrix.
 #pragma once
 
 #include <cstddef>
@@ -66,6 +67,8 @@ class RowsPart {
     std::int64_t step;
   };
 
+  /// Whether the rows of a tile, as far apart as in X, would push each other out of L1.
+  [[nodiscard]] bool rows_collide() const;
   void choose_blocks();
   void choose_units();
   [[nodiscard]] std::int64_t row_blocks() const { return (shape_.batch + row_block_ - 1) / row_block_; }
@@ -100,6 +103,7 @@ class RowsPart {
   std::int64_t row_block_ = 0;
   std::int64_t depth_block_ = 0;  ///< terms summed in registers before sums go to memory
   std::int64_t copy_depth_ = 0;   ///< terms whose x is copied at once
+  std::int64_t copy_row_ = 0;     ///< reals between copied rows of narrow segments
   std::int64_t copy_size_ = 0;
   std::int64_t sums_size_ = 0;
   bool stream_ = false;
