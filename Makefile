@@ -1,0 +1,50 @@
+# The commands a person types. Each sees to its tools (tools/bootstrap), then
+# hands over to CMake presets; see HACKING.md for what lies underneath.
+SHELL := /bin/bash
+JOBS ?= $(shell nproc)
+FUZZ_SECONDS ?= 60
+CXX_SOURCES = $(shell find include src cli tests bench -name '*.[ch]pp' -o -name '*.[ch]' -o -name '*.hpp.in')
+
+.DEFAULT_GOAL := help
+.PHONY: help demo build test test-dev test-sanitize bench cross fuzz lint format clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: build  ## build, multiply a Monarch layer and a few patterns, check them, time them, draw them
+	build/default/cli/kronsparse demo --out build/default
+
+build:  ## the library and the command, optimised, in build/default
+	@tools/bootstrap build
+	cmake --preset default
+	cmake --build --preset default --parallel $(JOBS) --target kronsparse_cli
+
+test: test-dev test-sanitize  ## every test: with warnings as errors, then with ASan and UBSan
+
+test-dev test-sanitize: test-%:
+	@tools/bootstrap build
+	cmake --preset $*
+	cmake --build --preset $* --parallel $(JOBS)
+	ctest --preset $* --parallel $(JOBS) --output-junit junit.xml
+
+bench: build  ## the CPU backend against PyTorch on 24 patterns (prepares .venv if torch is missing)
+	@tools/bootstrap bench
+	python3 bench/cpu_vs_torch.py
+
+cross:  ## conformance tests of the other architecture, emulated
+	@JOBS=$(JOBS) tools/cross-check
+
+fuzz:  ## fuzz targets for FUZZ_SECONDS each (libFuzzer if clang++ is there)
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) JOBS=$(JOBS) tools/fuzz
+
+lint:  ## clang-format, clang-tidy, ruff
+	@tools/bootstrap lint
+	cmake --preset dev
+	JOBS=$(JOBS) tools/lint
+
+format:  ## rewrite sources with clang-format and ruff
+	clang-format -i $(CXX_SOURCES)
+	ruff format .
+
+clean:  ## remove everything built
+	rm -rf build
