@@ -67,6 +67,10 @@ class GradientExecutor final : public Executor {
   template <class Put>
   void read(const void* matrix, std::int64_t stride, std::int64_t feature, std::int64_t features,
             std::int64_t first, std::int64_t count, Real* run, const Put& put) const;
+  void copy_x(const void* x, const Panel& panel, std::int64_t i, std::int64_t first, std::int64_t samples,
+              Real* run, Real* out) const;
+  void copy_g(const void* g, const Segment& segment, std::int64_t i, std::int64_t k, std::int64_t k_count,
+              std::int64_t first, std::int64_t samples, Real* run, Real* out) const;
   void run_unit(const Operands& operands, const Unit& unit, std::int64_t i, std::int64_t k,
                 std::int64_t k_count, std::byte* scratch) const;
 
@@ -128,6 +132,77 @@ void GradientExecutor<Real>::read(const void* matrix, std::int64_t stride, std::
   }
 }
 
+/// x of one panel as [term][lanes], with conj(x) as (re, -im) and (im, re).
+template <class Real>
+void GradientExecutor<Real>::copy_x(const void* x, const Panel& panel, std::int64_t i, std::int64_t first,
+                                    std::int64_t samples, Real* run, Real* out) const {
+  const Segment& segment = segments_[static_cast<std::size_t>(panel.segment)];
+  const int u = shape_.unit;
+  const int group = segment.width;
+  const int lanes = kernels_.lanes;
+  const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * lanes;
+  const std::int64_t l_first = panel.first_lane / group;
+  const std::int64_t feature = (i * shape_.depth + l_first) * shape_.d + segment.first / u;
+  if (panel.lanes_valid < width) std::fill(out, out + samples * u * width, Real(0));
+
+  std::int64_t lane = 0;
+  if (u == 1 && shape_.layout == Layout::batch_first && (group == shape_.d || group == lanes)) {
+    // Whole vectors of x lie in X as they do here: neighbours, or d apart.
+    const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_));
+    const auto* source = static_cast<const std::byte*>(x) + (first * shape_.x_stride + feature) * bytes;
+    const std::int64_t apart = group == lanes ? shape_.d : lanes;
+    for (; lane + lanes <= panel.lanes_valid; lane += lanes, source += apart * bytes) {
+      kernels_.widen_runs(source, shape_.storage, shape_.x_stride, samples, 1, out + lane, width, lanes);
+    }
+  }
+  for (; lane < panel.lanes_valid; lane += group) {
+    read(x, shape_.x_stride, feature + lane / group * shape_.d, group / u, first, samples, run,
+         [&](std::int64_t n, std::int64_t j, const Real* element) {
+           Real* at = out + n * u * width + lane + j * u;
+           at[0] = element[0];
+           if (u == 2) {
+             at[1] = -element[1];
+             at[width] = element[1];
+             at[width + 1] = element[0];
+           }
+         });
+  }
+}
+
+/// g as [term][k][group]: the real part then the imaginary one, on every p.
+template <class Real>
+void GradientExecutor<Real>::copy_g(const void* g, const Segment& segment, std::int64_t i, std::int64_t k,
+                                    std::int64_t k_count, std::int64_t first, std::int64_t samples, Real* run,
+                                    Real* out) const {
+  const int u = shape_.unit;
+  const int group = segment.width;
+  const std::int64_t term = k_count * group;
+  const std::int64_t feature = (i * shape_.outs + k) * shape_.d + segment.first / u;
+  if (u == 1 && shape_.layout == Layout::batch_first && (group == shape_.d || group == kernels_.lanes)) {
+    const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_));
+    for (std::int64_t n = 0; n < samples; ++n) {
+      const auto* source = static_cast<const std::byte*>(g) + ((first + n) * g_stride_ + feature) * bytes;
+      if (group == shape_.d) {
+        kernels_.widen(source, shape_.storage, out + n * term, term);
+      } else {
+        kernels_.widen_runs(source, shape_.storage, shape_.d, k_count, 1, out + n * term, group, group);
+      }
+    }
+    return;
+  }
+  for (std::int64_t m = 0; m < k_count; ++m) {
+    read(g, g_stride_, feature + m * shape_.d, group / u, first, samples, run,
+         [&](std::int64_t n, std::int64_t j, const Real* element) {
+           Real* at = out + n * u * term + m * group + j * u;
+           at[0] = element[0];
+           if (u == 2) {
+             at[1] = element[0];
+             at[term] = at[term + 1] = element[1];
+           }
+         });
+  }
+}
+
 template <class Real>
 void GradientExecutor<Real>::run_unit(const Operands& operands, const Unit& unit, std::int64_t i,
                                       std::int64_t k, std::int64_t k_count, std::byte* scratch) const {
@@ -138,48 +213,16 @@ void GradientExecutor<Real>::run_unit(const Operands& operands, const Unit& unit
   const int u = shape_.unit;
   const Segment& segment = segments_[static_cast<std::size_t>(panels_[unit.first_panel].segment)];
   const int group = segment.width;
-  const std::int64_t j_first = segment.first / u;
-  const std::int64_t j_count = std::max(group / u, 1);
   const std::int64_t unit_offset = panels_[unit.first_panel].offset;
 
   for (std::int64_t first = 0; first < shape_.batch; first += sample_block_) {
     const std::int64_t samples = std::min(sample_block_, shape_.batch - first);
     const std::int64_t depth = samples * u;
-    // x: [panel][term][lanes], with conj(x) as (re, -im) and (im, re).
     for (std::size_t p = unit.first_panel; p < unit.last_panel; ++p) {
-      const Panel& panel = panels_[p];
-      const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
-      Real* out = x_copy + (panel.offset - unit_offset) * depth;
-      if (panel.lanes_valid < width) std::fill(out, out + depth * width, Real(0));
-      for (std::int64_t lane = 0; lane < panel.lanes_valid; lane += group) {
-        const std::int64_t l = (panel.first_lane + lane) / group;
-        const std::int64_t feature = (i * shape_.depth + l) * shape_.d + j_first;
-        read(operands.x, shape_.x_stride, feature, j_count, first, samples, run,
-             [&](std::int64_t n, std::int64_t j, const Real* element) {
-               Real* at = out + n * u * width + lane + j * u;
-               at[0] = element[0];
-               if (u == 2) {
-                 at[1] = -element[1];
-                 at[width] = element[1];
-                 at[width + 1] = element[0];
-               }
-             });
-      }
+      copy_x(operands.x, panels_[p], i, first, samples, run,
+             x_copy + (panels_[p].offset - unit_offset) * depth);
     }
-    // g: [k][term][group], the real part then the imaginary one, on every p.
-    for (std::int64_t m = 0; m < k_count; ++m) {
-      Real* out = g_copy + m * depth * group;
-      const std::int64_t feature = (i * shape_.outs + k + m) * shape_.d + j_first;
-      read(operands.g, g_stride_, feature, j_count, first, samples, run,
-           [&](std::int64_t n, std::int64_t j, const Real* element) {
-             Real* at = out + n * u * group + j * u;
-             at[0] = element[0];
-             if (u == 2) {
-               at[1] = element[0];
-               at[group] = at[group + 1] = element[1];
-             }
-           });
-    }
+    copy_g(operands.g, segment, i, k, k_count, first, samples, run, g_copy);
     for (std::size_t p = unit.first_panel; p < unit.last_panel; ++p) {
       const Panel& panel = panels_[p];
       const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
@@ -188,9 +231,9 @@ void GradientExecutor<Real>::run_unit(const Operands& operands, const Unit& unit
       for (std::int64_t m = 0; m < k_count; m += tile_rows) {
         TileArgs<Real> args{};
         args.depth = depth;
-        args.a = g_copy + m * depth * group;
-        args.a_row_stride = depth * group;
-        args.a_step = group;
+        args.a = g_copy + m * group;
+        args.a_row_stride = group;
+        args.a_step = k_count * group;
         args.rows = static_cast<int>(std::min<std::int64_t>(tile_rows, k_count - m));
         args.b = x_copy + (panel.offset - unit_offset) * depth;
         args.init = first == 0 ? nullptr : panel_sums + m * width;
