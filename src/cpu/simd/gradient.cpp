@@ -148,7 +148,7 @@ void GradientExecutor<Real>::copy_x(const void* x, const Panel& panel, std::int6
   std::int64_t lane = 0;
   if (u == 1 && shape_.layout == Layout::batch_first && (group == shape_.d || group == lanes)) {
     // Whole vectors of x lie in X as they do here: neighbours, or d apart.
-    const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_));
+    const auto bytes = static_cast<std::int64_t>(element_bytes(problem_));
     const auto* source = static_cast<const std::byte*>(x) + (first * shape_.x_stride + feature) * bytes;
     const std::int64_t apart = group == lanes ? shape_.d : lanes;
     for (; lane + lanes <= panel.lanes_valid; lane += lanes, source += apart * bytes) {
@@ -179,7 +179,7 @@ void GradientExecutor<Real>::copy_g(const void* g, const Segment& segment, std::
   const std::int64_t term = k_count * group;
   const std::int64_t feature = (i * shape_.outs + k) * shape_.d + segment.first / u;
   if (u == 1 && shape_.layout == Layout::batch_first && (group == shape_.d || group == kernels_.lanes)) {
-    const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_));
+    const auto bytes = static_cast<std::int64_t>(element_bytes(problem_));
     for (std::int64_t n = 0; n < samples; ++n) {
       const auto* source = static_cast<const std::byte*>(g) + ((first + n) * g_stride_ + feature) * bytes;
       if (group == shape_.d) {

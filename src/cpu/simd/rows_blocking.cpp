@@ -17,6 +17,7 @@ bool RowsPart<Real>::rows_collide() const {
   const std::int64_t stride = shape_.x_stride * static_cast<std::int64_t>(sizeof(Real));
   // Rows fall on as many different sets of cache lines as strides fit into a way before they repeat.
   const std::int64_t places = way / std::gcd(stride, way);
+  // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): std::gcd always returns a value
   const std::int64_t on_one_place = (max_tile_rows + places - 1) / places;
   return on_one_place * 4 > static_cast<std::int64_t>(cpu.l1_ways) * 3;
 }
