@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kronsparse/export.h" 
+#include "kronsparse/export.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -57,7 +57,11 @@ typedef enum kronsparse_activation {
   KRONSPARSE_SILU
 } kronsparse_activation;
 
-typedef enum kronsparse_mode { KRONSPARSE_MODE_FP32, KRONSPARSE_MODE_IEEE, KRONSPARSE_MODE_TF32 } kronsparse_mode;
+typedef enum kronsparse_mode {
+  KRONSPARSE_MODE_FP32,
+  KRONSPARSE_MODE_IEEE,
+  KRONSPARSE_MODE_TF32
+} kronsparse_mode;
 
 /* A problem; the fields of kronsparse::Problem. Start from
  * kronsparse_problem_parse or from a zeroed struct with a,b,c,d and batch set
@@ -88,7 +92,8 @@ typedef struct kronsparse_plan kronsparse_plan;
 
 /* "0.1.0" */
 KRONSPARSE_API const char* kronsparse_version(void);
-/* Message of the last failure on this thread; "" if there was none. Valid until the next call on this thread. */
+/* Message of the last failure on this thread; "" if there was none. Valid
+ * until the next call on this thread. */
 KRONSPARSE_API const char* kronsparse_last_error(void);
 /* "ok", "invalid_argument", ...; "unknown" for a number that is no status. */
 KRONSPARSE_API const char* kronsparse_status_name(kronsparse_status status);

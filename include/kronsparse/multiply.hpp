@@ -21,8 +21,7 @@ struct ConstVector {
   std::int64_t size;
 
   template <class T>
-  ConstVector(const T* pointer, std::int64_t elements)
-      : data(pointer), dtype(dtype_of<T>), size(elements) {}
+  ConstVector(const T* pointer, std::int64_t elements) : data(pointer), dtype(dtype_of<T>), size(elements) {}
   ConstVector(const void* pointer, DType type, std::int64_t elements)
       : data(pointer), dtype(type), size(elements) {}
 };

@@ -39,7 +39,7 @@ struct KRONSPARSE_API Problem {
   Layout layout = Layout::batch_first;
   Operation operation = Operation::multiply;
   Mode mode = Mode::fp32;
-  bool bias = false;  ///< multiply only: a vector of pattern.rows() elements is added
+  bool bias = false;                         ///< multiply only: a vector of pattern.rows() elements is added
   Activation activation = Activation::none;  ///< multiply on real dtypes only
   /// Elements between neighbouring rows of the matrices with K's columns (x of
   /// multiply and gradient, y of transposed) and K's rows (y of multiply, x of

@@ -55,8 +55,9 @@ Chain Chain::butterfly(std::int64_t n) {
 
 const Pattern& Chain::operator[](std::size_t index) const {
   if (index >= factors_.size())
-    throw Error(ErrorCode::invalid_argument,
-                message("chain: index {} given, must be below the number of factors, {}", index, factors_.size()));
+    throw Error(
+        ErrorCode::invalid_argument,
+        message("chain: index {} given, must be below the number of factors, {}", index, factors_.size()));
   return factors_[index];
 }
 

@@ -14,6 +14,7 @@ takes three lines or more must have an example among them (exit status 1
 otherwise). One that is explained in less only gets a warning; enumerations,
 aliases and plain aggregates that are not exported need none.
 """
+
 import pathlib
 import re
 import sys
@@ -33,7 +34,9 @@ PROLOGUE = """\
 
 """
 
-DECLARATION = re.compile(r"\b(?:class|struct|enum class)\s+(?:KRONSPARSE_API\s+)?(\w+)|(\w+)\s*\(|\b(\w+)\s*[;={]")
+DECLARATION = re.compile(
+    r"\b(?:class|struct|enum class)\s+(?:KRONSPARSE_API\s+)?(\w+)|(\w+)\s*\(|\b(\w+)\s*[;={]"
+)
 
 
 class Example(NamedTuple):
@@ -60,7 +63,7 @@ class Comment(NamedTuple):
     def examples(self):
         """Pairs of an offset into the lines and the lines of code from there."""
         code = []
-        for offset, line in enumerate(self.lines + [""]):
+        for offset, line in enumerate([*self.lines, ""]):
             if line.startswith("     ") and (code or self.lines[offset - 1].strip() == ""):
                 code.append(line[5:])
             elif code:
@@ -116,8 +119,10 @@ def check_rule(paths):
                 continue
             needs_one = len(comment.lines) >= 3
             missing += needs_one
-            print(f"{path}:{comment.line}: {'error' if needs_one else 'warning'}: "
-                  f"{comment.entity} has no example")
+            print(
+                f"{path}:{comment.line}: {'error' if needs_one else 'warning'}: "
+                f"{comment.entity} has no example"
+            )
     return missing
 
 
