@@ -42,7 +42,7 @@ class Options:
     memory: float  # bytes
     budget_s: float
     implementation: str | None
-    library: str | None
+    shared_library: str | None
     output: Path | None
 
 
@@ -89,6 +89,7 @@ def parse_options(arguments: list[str]) -> Options:
     add("--impl", metavar="NAME", help="force an implementation of kronsparse")
     add(
         "--library",
+        dest="shared_library",
         metavar="PATH",
         help="the shared library (else $KRONSPARSE_LIBRARY, else the best under build/)",
     )
@@ -111,7 +112,7 @@ def parse_options(arguments: list[str]) -> Options:
         memory=given.memory_gb * 1e9,
         budget_s=given.budget,
         implementation=given.impl,
-        library=given.library,
+        shared_library=given.shared_library,
         output=given.output,
     )
 
@@ -157,7 +158,7 @@ def run(options: Options) -> None:
     from measure import Rates
 
     torch.set_num_threads(options.threads)
-    library = Library(find_library(options.library))
+    library = Library(find_library(options.shared_library))
     problems = select_problems(options)
     if not problems:
         raise ValueError(f"no problem matches --filter {options.filter.pattern!r}")
