@@ -8,15 +8,13 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 
 import torch
+from answers import TORCH_DTYPES, Checker, shapes, summation_limit
 from kronsparse_c import KronsparseError, Library
-from measure import Rates, Timing, interleaved, seconds_of
+from measure import Rates, Timing, interleaved, schedule, seconds_of
 from torch import Tensor
-from torch_contenders import Dimensions, Product, Spelling, spellings_for
+from torch_contenders import FAMILIES, Dimensions, Product, Spelling, spellings_for
 
 OURS = "kronsparse"
-TORCH_DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
-# Half of the distance from 1 to the next number: the relative error of one rounding.
-ROUNDING = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 SAMPLES_CHECKED = 16
 BATCH_MULTIPLE = 16
 # What knows nothing of the structure is left out when it would take this many floors. Who takes this
@@ -26,13 +24,6 @@ HOPELESS_FLOORS = 50.0
 CLEARLY_BEATEN = 6.0
 IN_THE_RUNNING = 1.3
 ESTIMATE_FRACTION = 32  # of the batch, to estimate from
-
-
-def shapes(layout: str, dims: Dimensions, batch: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    a, b, c, d = dims
-    if layout == "batch_first":
-        return (batch, a * c * d), (batch, a * b * d)
-    return (a * c * d, batch), (a * b * d, batch)
 
 
 @dataclass
@@ -82,35 +73,6 @@ class Arena:
         return BATCH_MULTIPLE * max(1, min(wanted, allowed))
 
 
-class Checker:
-    """Compares answers with float64 on some samples, and looks for elements nobody wrote."""
-
-    def __init__(self, layout: str, dims: Dimensions, x: Tensor, values: Tensor, dtype: str) -> None:
-        a, _, c, d = dims
-        self._batch_first = layout == "batch_first"
-        batch = x.shape[0] if self._batch_first else x.shape[1]
-        inner = torch.randint(batch, (SAMPLES_CHECKED - 2,))
-        self._samples = torch.cat([torch.tensor([0, batch - 1]), inner])
-        samples = self._sampled(x).view(-1, a, c, d).permute(1, 3, 0, 2)
-        blocks = values.double().permute(0, 3, 2, 1)  # (a, d, c, b)
-        self._expected = self._joined(samples @ blocks)
-        self._scale = self._joined(samples.abs() @ blocks.abs())
-        # Any order of c additions in f32 stays below this, and so does the final rounding.
-        self._limit = (c + 2) * ROUNDING["f32"] + (ROUNDING[dtype] if dtype != "f32" else 0.0)
-
-    def _sampled(self, matrix: Tensor) -> Tensor:
-        rows = matrix[self._samples] if self._batch_first else matrix[:, self._samples].t()
-        return rows.double()
-
-    def _joined(self, product: Tensor) -> Tensor:
-        return product.permute(2, 0, 3, 1).reshape(len(self._samples), -1)
-
-    def error(self, y: Tensor) -> tuple[float, bool]:
-        """The largest |y - expected| / (|K| |x|), and whether the answer passes."""
-        error = float(((self._sampled(y) - self._expected).abs() / self._scale).max())
-        return error, error <= self._limit and bool(torch.isfinite(y.sum(dtype=torch.float32)))
-
-
 @dataclass
 class Contender:
     family: str
@@ -126,6 +88,19 @@ class Contender:
 
     def drop(self, status: str, reason: str) -> None:
         self.status, self.reason, self.call = status, reason, None
+
+    def fields(self) -> dict[str, object]:
+        """Its part of a row of the results file."""
+        return {
+            "dtype": self.dtype,
+            "contender": self.family,
+            "spelling": self.spelling,
+            "implementation": self.implementation,
+            "status": self.status,
+            "reason": self.reason,
+            "error": self.error,
+            **(asdict(self.timing) if self.timing else {}),
+        }
 
 
 @dataclass
@@ -160,8 +135,9 @@ class Contest:
         answers: list[Tensor] = []
         call = contender.call
         first_s = seconds_of(lambda: answers.append(call()))
-        contender.error, right = checker.error(answers.pop())
-        if not right:
+        errors = checker.errors(answers.pop())
+        contender.error = errors.worst
+        if not (errors.finite and errors.worst <= summation_limit(self.dims[2], contender.dtype)):
             contender.drop("wrong", f"error {contender.error:.3g} against float64")
             return
         contender.trial_s = first_s
@@ -176,17 +152,23 @@ class Contest:
             "layout": self.layout,
             "pattern": "x".join(map(str, self.dims)),
             "batch": self.batch,
-            "dtype": contender.dtype,
-            "contender": contender.family,
-            "spelling": contender.spelling,
-            "implementation": contender.implementation,
-            "status": contender.status,
-            "reason": contender.reason,
-            "error": contender.error,
-            **(asdict(contender.timing) if contender.timing else {}),
+            **contender.fields(),
             "floor_s": floor_s,
             "floor_bound": bound,
         }
+
+
+def refusal(weight_bytes: float, memory: float, least_s: float, floor_s: float) -> str:
+    """Why a method with these weights, whose flops alone take least_s, is not even tried; or nothing."""
+    if weight_bytes > memory:
+        return f"its weights would take {weight_bytes / 1e9:.1f} GB"
+    if least_s > HOPELESS_FLOORS * floor_s:
+        return f"its flops alone would take {least_s / floor_s:.0f} floors"
+    return ""
+
+
+def first_line(error: Exception) -> str:
+    return str(error).split("\n")[0][:160]
 
 
 def _estimate(contest: Contest, product: Product) -> float:
@@ -200,17 +182,15 @@ def _enter_torch(contest: Contest, spelling: Spelling, values: Tensor) -> Conten
     contender = Contender(spelling.family, spelling.name, "f32")
     weights = spelling.weights(contest.dims)
     least_s = 2.0 * contest.batch * weights / contest.arena.rates.sgemm_flops
-    if weights * 4 > contest.arena.memory:
-        contender.drop("skipped", f"its weights would take {weights * 4 / 1e9:.1f} GB")
-    elif least_s > HOPELESS_FLOORS * contest.floor_s:
-        contender.drop("skipped", f"its flops alone would take {least_s / contest.floor_s:.0f} floors")
-    if contender.status != "ok":
+    reason = refusal(weights * 4, contest.arena.memory, least_s, contest.floor_s)
+    if reason:
+        contender.drop("skipped", reason)
         return contender
     try:
         product = spelling.prepare(values)
         expected_s = _estimate(contest, product)
     except RuntimeError as error:
-        contender.drop("unavailable", str(error).split("\n")[0][:160])
+        contender.drop("unavailable", first_line(error))
         return contender
     if spelling.family in GENERIC_FAMILIES and expected_s > HOPELESS_FLOORS * contest.floor_s:
         contender.drop(
@@ -269,15 +249,15 @@ def hold_contest(
             mine = values.to(TORCH_DTYPES[dtype])
             x, y = contest.operands(dtype, batch)
             contender = _enter_ours(contest, library, dtype, mine, implementation, plans)
-            contest.admit(contender, y, Checker(layout, dims, x, mine, dtype))
+            contest.admit(contender, y, Checker(layout, dims, x, mine, SAMPLES_CHECKED))
         x, y = contest.operands("f32", batch)
-        checker = Checker(layout, dims, x, values, "f32")
-        for spelling in spellings_for(layout, dims) if arena.with_torch else []:
+        checker = Checker(layout, dims, x, values, SAMPLES_CHECKED)
+        for spelling in spellings_for(layout, dims, FAMILIES) if arena.with_torch else []:
             contest.admit(_enter_torch(contest, spelling, values), y, checker)
 
         finalists = _finalists(contest)
         calls = [one.call for one in finalists if one.call is not None]
-        timings = interleaved(calls, [one.trial_s for one in finalists], rounds)
+        timings = interleaved(calls, *schedule([one.trial_s for one in finalists], rounds))
         for one, timing in zip(finalists, timings, strict=True):
             one.timing = timing
     return [contest.row(one) for one in contest.contenders]

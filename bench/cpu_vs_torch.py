@@ -9,18 +9,17 @@ max(flops / PyTorch's SGEMM rate, bytes / copy rate), measured in the same run. 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import platform
 import random
 import re
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import process
+from command import Results, default_path, minutes, words
 
 DTYPES = ("f32", "f16", "bf16")
 BUSY_LOAD = 0.5  # running threads of others that no benchmark should stand
@@ -46,17 +45,6 @@ class Options:
     output: Path | None
 
 
-def _words(allowed: tuple[str, ...]) -> Callable[[str], list[str]]:
-    def parse(text: str) -> list[str]:
-        given = text.split(",")
-        unknown = [word for word in given if word not in allowed]
-        if unknown:
-            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(allowed)}")
-        return given
-
-    return parse
-
-
 def parse_options(arguments: list[str]) -> Options:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -64,14 +52,14 @@ def parse_options(arguments: list[str]) -> Options:
     add = parser.add_argument
     add(
         "--dtype",
-        type=_words(DTYPES),
+        type=words(DTYPES),
         default=["f32"],
         metavar="LIST",
         help="f32 is timed against PyTorch; f16 and bf16 against our own f32 (default f32)",
     )
     add(
         "--layouts",
-        type=_words(LAYOUTS),
+        type=words(LAYOUTS),
         default=list(LAYOUTS),
         metavar="LIST",
         help="batch_first,batch_last (default both)",
@@ -128,27 +116,6 @@ def select_problems(options: Options) -> list[tuple[str, tuple[int, int, int, in
     ]
 
 
-class Results:
-    """The results file: a record of the run, then a row per contender and problem."""
-
-    def __init__(self, path: Path | None, cpu: str) -> None:
-        stamp = time.strftime("%Y%m%d-%H%M%S")
-        slug = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\(r\)|\(tm\)|cpu|@.*", "", cpu.lower())).strip("-")
-        self.path = path or process.REPOSITORY / "results" / f"cpu_vs_torch-{slug}-{stamp}.jsonl"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.rows: list[dict[str, object]] = []
-
-    def add(self, record: str, **fields: object) -> None:
-        row = {"record": record, **fields}
-        self.rows.append(row)
-        with self.path.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-
-
-def _minutes(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
-
-
 def run(options: Options) -> None:
     # Here, not above: PyTorch must not be loaded before the process has been prepared.
     import report
@@ -166,7 +133,7 @@ def run(options: Options) -> None:
     machine = process.describe_machine()
     load = process.load()
     rates = Rates.measure(runs=5)
-    results = Results(options.output, str(machine["cpu"]))
+    results = Results(options.output or default_path("cpu_vs_torch", str(machine["cpu"])))
     results.add(
         "run",
         machine=machine,
@@ -199,7 +166,7 @@ def run(options: Options) -> None:
             results.add("row", **row)
         left = (time.monotonic() - start) / (done + 1) * (len(problems) - done - 1)
         (one,) = report.compare([{"record": "row", **row} for row in rows])
-        print(f"[{done + 1:2}/{len(problems)}] {report.one_line(one)}left {_minutes(left)}", flush=True)
+        print(f"[{done + 1:2}/{len(problems)}] {report.one_line(one)}left {minutes(left)}", flush=True)
         print("".join(f"{'':8}{failure}\n" for failure in one.failures), end="")
 
     again = Rates.measure(runs=3)

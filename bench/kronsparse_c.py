@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 LIBRARY_VARIABLE = "KRONSPARSE_LIBRARY"
@@ -62,7 +63,7 @@ class Plan:
     """A problem with its weights packed and its implementation chosen; a context manager."""
 
     def __init__(
-        self, library: Library, problem: str, values: int, implementation: str | None = None
+        self, library: Library, problem: str, values: int, implementation: str | None, device: str
     ) -> None:
         self._library = library
         self._handle = ctypes.c_void_p()
@@ -73,7 +74,7 @@ class Plan:
             "kronsparse_plan_create",
             ctypes.byref(parsed),
             ctypes.c_void_p(values),
-            None,
+            device.encode(),
             forced,
             ctypes.byref(self._handle),
         )
@@ -82,10 +83,21 @@ class Plan:
     def implementation(self) -> str:
         return str(self._library._dll.kronsparse_plan_implementation(self._handle).decode())
 
-    def run(self, x: int, y: int) -> None:
-        """Multiplies what is at address x into what is at address y."""
-        operands = _Operands(x=x, y=y)
-        self._library._call("kronsparse_plan_run", self._handle, ctypes.byref(operands))
+    def bind(self, x: int, y: int, stream: int = 0) -> Callable[[], None]:
+        """A call that multiplies what is at address x into what is at address y, on that stream."""
+        operands = ctypes.byref(_Operands(x=x, y=y, stream=stream))
+        function, handle = self._library._dll.kronsparse_plan_run, self._handle
+
+        def run() -> None:
+            # Not through _call: a GPU waits for whoever is slow to launch.
+            status = function(handle, operands)
+            if status != 0:
+                self._library._fail("kronsparse_plan_run", status)
+
+        return run
+
+    def run(self, x: int, y: int, stream: int = 0) -> None:
+        self.bind(x, y, stream)()
 
     def close(self) -> None:
         self._library._dll.kronsparse_plan_destroy(self._handle)
@@ -124,12 +136,15 @@ class Library:
     def version(self) -> str:
         return str(self._dll.kronsparse_version().decode())
 
-    def plan(self, problem: str, values: int, implementation: str | None = None) -> Plan:
-        """Plans the problem (in its text form) on the CPU for the values at this address."""
-        return Plan(self, problem, values, implementation)
+    def plan(self, problem: str, values: int, implementation: str | None = None, device: str = "cpu") -> Plan:
+        """Plans the problem (in its text form) for the values at this address, on the device."""
+        return Plan(self, problem, values, implementation, device)
 
     def _call(self, name: str, *arguments: object) -> None:
         status = getattr(self._dll, name)(*arguments)
         if status != 0:
-            code = self._dll.kronsparse_status_name(status).decode()
-            raise KronsparseError(f"{name}: {code}: {self._dll.kronsparse_last_error().decode()}")
+            self._fail(name, status)
+
+    def _fail(self, name: str, status: int) -> NoReturn:
+        code = self._dll.kronsparse_status_name(status).decode()
+        raise KronsparseError(f"{name}: {code}: {self._dll.kronsparse_last_error().decode()}")

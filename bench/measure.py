@@ -25,6 +25,10 @@ def seconds_of(call: Callable[[], object], calls: int = 1) -> float:
     return (time.perf_counter() - start) / calls
 
 
+def floor_of(by_flops: float, by_bytes: float) -> tuple[float, str]:
+    return (by_flops, "flops") if by_flops >= by_bytes else (by_bytes, "bytes")
+
+
 @dataclass(frozen=True)
 class Rates:
     """What PyTorch reaches on these threads: the ceilings everyone is measured against."""
@@ -45,8 +49,7 @@ class Rates:
 
     def floor(self, flops: float, moved_bytes: float) -> tuple[float, str]:
         """The least seconds for this much work, and which of the two it is bound by."""
-        by_flops, by_bytes = flops / self.sgemm_flops, moved_bytes / self.copy_bytes
-        return (by_flops, "flops") if by_flops >= by_bytes else (by_bytes, "bytes")
+        return floor_of(flops / self.sgemm_flops, moved_bytes / self.copy_bytes)
 
 
 @dataclass(frozen=True)
@@ -67,15 +70,25 @@ class Timing:
         return Timing(len(seconds), calls, median, q1, q3, min(seconds))
 
 
-def interleaved(
-    calls: Sequence[Callable[[], object]], estimates: Sequence[float], rounds: int
-) -> list[Timing]:
-    """Times the calls by turns, so that a slow spell of the machine hits them all. The estimates
-    (seconds a call) say how often to repeat a call to make a run long enough."""
+def schedule(estimates: Sequence[float], rounds: int) -> tuple[list[int], list[int]]:
+    """Of calls that take about this many seconds: how often to repeat each in a run that is long
+    enough, and how many runs to make."""
     repeats = [max(1, math.ceil(SHORTEST_RUN_S / estimate)) for estimate in estimates]
+    fastest = min(estimates, default=0.0)
+    runs = [rounds if estimate < SLOW * fastest else min(rounds, RUNS_WHEN_SLOW) for estimate in estimates]
+    return repeats, runs
+
+
+def interleaved(
+    calls: Sequence[Callable[[], object]],
+    repeats: Sequence[int],
+    runs: Sequence[int],
+    clock: Callable[[Callable[[], object], int], float] = seconds_of,
+) -> list[Timing]:
+    """Times the calls by turns, so that a slow spell of the machine hits them all."""
     seconds: list[list[float]] = [[] for _ in calls]
-    for done in range(rounds):
-        for call, estimate, repeat, mine in zip(calls, estimates, repeats, seconds, strict=True):
-            if done < RUNS_WHEN_SLOW or estimate < SLOW * min(estimates):
-                mine.append(seconds_of(call, repeat))
+    for done in range(max(runs, default=0)):
+        for call, repeat, wanted, mine in zip(calls, repeats, runs, seconds, strict=True):
+            if done < wanted:
+                mine.append(clock(call, repeat))
     return [Timing.of(mine, repeat) for mine, repeat in zip(seconds, repeats, strict=True)]

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from report import Comparison, compare, machine_line, read_rows
+from command import read_rows
+from report import Comparison, compare, machine_line
 
 OURS_COLOUR, TORCH_COLOUR, FLOOR_COLOUR = "#1965b0", "#e8601c", "#555555"
 TICKS = (1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)

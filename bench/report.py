@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-Row = dict[str, Any]
+from command import Row, read_rows
 
 
 @dataclass(frozen=True)
@@ -70,10 +68,6 @@ class Comparison:
 
 def _pattern_of(text: str) -> list[int]:
     return [int(number) for number in text.split("x")]
-
-
-def read_rows(path: Path) -> list[Row]:
-    return [json.loads(line) for line in path.read_text().splitlines() if line]
 
 
 def compare(rows: Iterable[Row]) -> list[Comparison]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +23,8 @@ warnings.filterwarnings("ignore", message=".*is in beta state")
 Product = Callable[[Tensor, Tensor], Tensor]
 Prepare = Callable[[Tensor], Product]
 Dimensions = tuple[int, int, int, int]
+
+FAMILIES = ("bmm", "einsum", "bsr", "csr", "dense", "strided", "transposing")  # and "compiled"
 
 
 def _always(_: Dimensions) -> bool:
@@ -60,6 +62,7 @@ class Spelling:
     prepare: Prepare
     applies: Callable[[Dimensions], bool]
     weights: Callable[[Dimensions], int]  # how many it multiplies each sample by, zeros included
+    per_block: bool  # makes a·d calls or more: not for a GPU
 
 
 SPELLINGS: list[Spelling] = []
@@ -70,17 +73,26 @@ def _spelling(
     layout: str,
     applies: Callable[[Dimensions], bool] = _always,
     weights: Callable[[Dimensions], int] = _nnz,
+    per_block: bool = False,
 ) -> Callable[[Prepare], Prepare]:
     def register(prepare: Prepare) -> Prepare:
         name = prepare.__name__.removeprefix("first_").removeprefix("last_").replace("_", " ")
-        SPELLINGS.append(Spelling(family, name, layout, prepare, applies, weights))
+        SPELLINGS.append(Spelling(family, name, layout, prepare, applies, weights, per_block))
         return prepare
 
     return register
 
 
-def spellings_for(layout: str, dims: Dimensions) -> list[Spelling]:
-    return [one for one in SPELLINGS if one.layout == layout and one.applies(dims)]
+def spellings_for(layout: str, dims: Dimensions, families: Sequence[str]) -> list[Spelling]:
+    """In the order of the families."""
+    fitting = [one for one in SPELLINGS if one.layout == layout and one.applies(dims)]
+    return [one for family in families for one in fitting if one.family == family]
+
+
+def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    # PyTorch compiles a function for eight shapes, then gives up and interprets it: forget the others.
+    torch._dynamo.reset()
+    return torch.compile(function, dynamic=False)
 
 
 def _blocks(values: Tensor) -> Tensor:
@@ -191,10 +203,10 @@ def first_bmm_whole_permute(values: Tensor) -> Product:
     return product
 
 
-@_spelling("bmm", "batch_first", _has_wide_d)
+@_spelling("transposing", "batch_first", _has_wide_d)
 def first_bmm_by_transposing(values: Tensor) -> Product:
     """Through the other layout, whose products need no permutation: two plain matrix transposes."""
-    product_last = last_mm_strided_views(values)
+    product_last = last_bmm_strided_views(values) if values.is_cuda else last_mm_strided_views(values)
 
     def product(x: Tensor, y: Tensor) -> Tensor:
         result = product_last(x.t().contiguous(), y.new_empty(y.shape[1], y.shape[0]))
@@ -218,7 +230,7 @@ def first_bmm_views(values: Tensor) -> Product:
     return product
 
 
-@_spelling("bmm", "batch_first")
+@_spelling("strided", "batch_first", per_block=True)
 def first_mm_strided_views(values: Tensor) -> Product:
     """One product per block, on views; for d > 1 PyTorch copies each view by itself."""
     a, b, c, d = values.shape
@@ -233,6 +245,20 @@ def first_mm_strided_views(values: Tensor) -> Product:
         return y
 
     return product
+
+
+@_spelling("compiled", "batch_first")
+def first_bmm_compiled(values: Tensor) -> Product:
+    a, b, c, d = values.shape
+    blocks = _blocks(values).transpose(1, 2)
+
+    def multiply(x: Tensor, weights: Tensor) -> Tensor:
+        n = x.shape[0]
+        permuted = x.view(n, a, c, d).transpose(2, 3).reshape(n, a * d, c).transpose(0, 1)
+        return torch.bmm(permuted, weights).view(a, d, n, b).permute(2, 0, 3, 1).reshape(n, a * b * d)
+
+    compiled = _compiled(multiply)
+    return lambda x, y: compiled(x, blocks)
 
 
 @_spelling("einsum", "batch_first")
@@ -324,7 +350,7 @@ def last_bmm_views(values: Tensor) -> Product:
     return product
 
 
-@_spelling("matmul", "batch_last", _has_wide_d)
+@_spelling("strided", "batch_last", _has_wide_d)
 def last_bmm_strided_views(values: Tensor) -> Product:
     """No permutation: for each i one bmm over j, on views whose rows are d·n apart."""
     a, b, c, d = values.shape
@@ -340,7 +366,7 @@ def last_bmm_strided_views(values: Tensor) -> Product:
     return product
 
 
-@_spelling("matmul", "batch_last")
+@_spelling("strided", "batch_last", per_block=True)
 def last_mm_strided_views(values: Tensor) -> Product:
     """No permutation: one product per (i, j), on views whose rows are d·n apart."""
     a, b, c, d = values.shape
@@ -355,6 +381,20 @@ def last_mm_strided_views(values: Tensor) -> Product:
         return y
 
     return product
+
+
+@_spelling("compiled", "batch_last")
+def last_bmm_compiled(values: Tensor) -> Product:
+    a, b, c, d = values.shape
+    blocks = _blocks(values)
+
+    def multiply(x: Tensor, weights: Tensor) -> Tensor:
+        n = x.shape[1]
+        permuted = x.view(a, c, d, n).transpose(1, 2).reshape(a * d, c, n)
+        return torch.bmm(weights, permuted).view(a, d, b, n).transpose(1, 2).reshape(a * b * d, n)
+
+    compiled = _compiled(multiply)
+    return lambda x, y: compiled(x, blocks)
 
 
 @_spelling("einsum", "batch_last")

@@ -1,0 +1,248 @@
+"""Where a contest takes place: how calls are timed there, and the ceilings of the hardware.
+
+The CPU is here so that everything but the clock can be tried without a GPU.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import process
+import torch
+from answers import TORCH_DTYPES
+from measure import floor_of, seconds_of
+from torch import Tensor
+
+NO_GPU = "none (CPU)"
+# How long the GPU is kept busy before a run, beyond what the run takes to enqueue.
+HEAD_START_S = 30e-6
+LONGEST_HEAD_START_S = 20e-3
+
+
+@dataclass
+class Rotation:
+    """A call on one set of buffers after the other, so that none finds its input in a cache."""
+
+    calls: Sequence[Callable[[], Tensor]]
+    enqueue_s: float = 0.0  # of the host, per call, as seen so far; 0 before the first
+    turn: int = 0
+
+    def __call__(self) -> Tensor:
+        self.turn += 1
+        return self.calls[self.turn % len(self.calls)]()
+
+
+class Device(ABC):
+    """A device by its kronsparse name, as torch knows it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.torch = torch.device(name)
+
+    @property
+    @abstractmethod
+    def cache_bytes(self) -> int:
+        """Of the last cache: what inputs must exceed."""
+
+    @property
+    @abstractmethod
+    def memory_bytes(self) -> int: ...
+
+    @abstractmethod
+    def stream(self) -> int:
+        """The handle kronsparse runs on: torch's current stream."""
+
+    @abstractmethod
+    def synchronize(self) -> None: ...
+
+    @abstractmethod
+    def seconds_of(self, call: Callable[[], object], calls: int = 1) -> float:
+        """Time of the device per call."""
+
+    @abstractmethod
+    def replayable(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
+        """All the calls as one, without their launch costs where the device can."""
+
+    @abstractmethod
+    def tidy(self) -> None:
+        """Gives back memory that torch hoards, before others need it."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, object]: ...
+
+
+class CpuDevice(Device):
+    cache_bytes = 0
+    memory_bytes = 4 << 30
+
+    def stream(self) -> int:
+        return 0
+
+    def synchronize(self) -> None:
+        pass
+
+    def seconds_of(self, call: Callable[[], object], calls: int = 1) -> float:
+        return seconds_of(call, calls)
+
+    def replayable(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
+        def replay() -> None:
+            for call in calls:
+                call()
+
+        return replay
+
+    def tidy(self) -> None:
+        pass
+
+    def describe(self) -> dict[str, object]:
+        return {"gpu": NO_GPU}
+
+
+class CudaDevice(Device):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        torch.cuda.set_device(self.torch)
+        self.properties = torch.cuda.get_device_properties(self.torch)
+        self.cycles_per_s = 1e9
+        cycles = 20_000_000
+        sleep_s = min(self._events(lambda: torch.cuda._sleep(cycles), 1) for _ in range(3))
+        self.cycles_per_s = cycles / sleep_s
+
+    @property
+    def cache_bytes(self) -> int:
+        return int(self.properties.L2_cache_size)
+
+    @property
+    def memory_bytes(self) -> int:
+        return int(self.properties.total_memory)
+
+    def stream(self) -> int:
+        return int(torch.cuda.current_stream().cuda_stream)
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize()
+
+    def _events(self, call: Callable[[], object], calls: int) -> float:
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(calls):
+            call()
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) * 1e-3 / calls
+
+    def seconds_of(self, call: Callable[[], object], calls: int = 1) -> float:
+        # The GPU spins while the host enqueues the whole run: what is timed is the GPU, not Python.
+        enqueue_s = getattr(call, "enqueue_s", 0.0)
+        head_start_s = min(HEAD_START_S + 1.3 * enqueue_s * calls, LONGEST_HEAD_START_S)
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(int(head_start_s * self.cycles_per_s))
+        start.record()
+        begun = time.perf_counter()
+        for _ in range(calls):
+            call()
+        host_s = (time.perf_counter() - begun) / calls
+        end.record()
+        end.synchronize()
+        if isinstance(call, Rotation):  # the least: a full queue makes the host wait for the GPU
+            call.enqueue_s = min(enqueue_s or host_s, host_s)
+        return float(start.elapsed_time(end)) * 1e-3 / calls
+
+    def replayable(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # what libraries set up at a first call must not be captured
+            for call in calls[:3]:
+                call()
+        torch.cuda.current_stream().wait_stream(side)
+        self.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for call in calls:
+                call()
+        return graph.replay
+
+    def tidy(self) -> None:
+        if torch.cuda.memory_reserved() > self.memory_bytes // 2:
+            torch.cuda.empty_cache()
+
+    def describe(self) -> dict[str, object]:
+        asked = "driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,temperature.gpu"
+        command = ["nvidia-smi", f"--id={self.torch.index or 0}", "--format=csv,noheader"]
+        try:
+            query = [*command, f"--query-gpu={asked}"]
+            answer = subprocess.run(query, capture_output=True, text=True, check=True).stdout
+        except (OSError, subprocess.CalledProcessError):
+            answer = ""
+        told = dict(zip(asked.split(","), (word.strip() for word in answer.split(",")), strict=False))
+        return {
+            "gpu": self.properties.name,
+            "compute_capability": f"{self.properties.major}.{self.properties.minor}",
+            "multiprocessors": self.properties.multi_processor_count,
+            "memory_bytes": self.memory_bytes,
+            "l2_bytes": self.cache_bytes,
+            "nvidia_smi": told,
+        }
+
+
+def open_device(name: str) -> Device:
+    if name == "cpu":
+        return CpuDevice(name)
+    if not torch.cuda.is_available():
+        raise ValueError(f"torch sees no CUDA device for --device {name} (try --device cpu for a dry run)")
+    return CudaDevice(name if ":" in name else f"{name}:0")
+
+
+@contextmanager
+def tf32_allowed(allowed: bool) -> Iterator[None]:
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What PyTorch reaches on this device."""
+
+    copy_bytes: float  # per second, reads and writes both counted
+    gemm_flops: dict[str, float] = field(default_factory=dict)  # per second, by dtype, and "tf32"
+
+    @staticmethod
+    def measure(device: Device, runs: int = 5) -> Ceilings:
+        real = device.name != "cpu"
+        size, copied = (8192, 1 << 30) if real else (64, 1 << 22)
+        source, target = torch.zeros(2, copied, dtype=torch.uint8, device=device.torch).unbind()
+
+        def best(call: Callable[[], object]) -> float:
+            call()
+            return min(device.seconds_of(call) for _ in range(runs))
+
+        copy_s = best(lambda: target.copy_(source))
+        gemm_flops = {}
+        for name in (*TORCH_DTYPES, "tf32"):
+            dtype = TORCH_DTYPES.get(name, torch.float32)
+            left, right, product = torch.randn(3, size, size, device=device.torch).to(dtype).unbind()
+            with tf32_allowed(name == "tf32"):
+                multiply_s = best(lambda m=(left, right, product): torch.mm(m[0], m[1], out=m[2]))
+            gemm_flops[name] = 2.0 * size**3 / multiply_s
+        return Ceilings(2.0 * copied / copy_s, gemm_flops)
+
+    def __str__(self) -> str:
+        rates = ", ".join(f"{name} {rate / 1e12:.3g}" for name, rate in self.gemm_flops.items())
+        return f"copy {self.copy_bytes / 1e12:.3g} TB/s, GEMM {rates} TFLOP/s"
+
+    def floor(self, dtype: str, flops: float, moved_bytes: float) -> tuple[float, str]:
+        """The least seconds, and what binds. Every mode of f32 is held against the rate of f32."""
+        return floor_of(flops / self.gemm_flops[dtype], moved_bytes / self.copy_bytes)
+
+
+def machine(device: Device) -> dict[str, object]:
+    return {**process.describe_machine(), **device.describe()}
