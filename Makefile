@@ -3,7 +3,8 @@
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
-CXX_SOURCES = $(shell find include src cli tests bench -name '*.[ch]pp' -o -name '*.[ch]' -o -name '*.hpp.in')
+CXX_SOURCES = $(shell find include src cli tests bench -name '*.[ch]pp' -o -name '*.[ch]' -o -name '*.hpp.in' \
+                -o -name '*.cu' -o -name '*.cuh')
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build test test-dev test-sanitize bench cross fuzz lint format clean

@@ -3,6 +3,8 @@
 #include <sys/utsname.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,6 +15,7 @@
 #include "files.hpp"
 #include "kronsparse/plan.hpp"
 #include "kronsparse/version.hpp"
+#include "mirror.hpp"
 #include "terminal.hpp"
 #include "timing.hpp"
 #include "verify.hpp"
@@ -45,22 +48,71 @@ struct Outcome {
   std::optional<Timing> timing;  ///< absent when the answer was wrong
 };
 
+/// Copies of one problem's plan and operands. Runs that take turns on them find
+/// nothing of the last one in a GPU's cache, as in a program that does other
+/// work between; on the CPU, and where one is too large for the cache, there is
+/// one copy.
+class Rotation {
+ public:
+  Rotation(const Problem& problem, Inputs& inputs, Tensor& y, Device device,
+           const std::string& implementation)
+      : inputs_(inputs), y_(y), device_(device) {
+    add(problem, implementation);
+    if (device.backend == Backend::cpu) return;
+    const auto one = static_cast<double>(turns_.front().staged.bytes() + plan().packed_bytes());
+    const double all = 4.0 * static_cast<double>(describe(device).cache_bytes);
+    constexpr double most = 64;
+    const auto count = static_cast<std::size_t>(std::clamp(std::ceil(all / one), 1.0, most));
+    while (turns_.size() < count) add(problem, implementation);
+  }
+
+  [[nodiscard]] const Plan& plan() const noexcept { return turns_.front().plan; }
+  /// One run, the result of which is in the tensor y.
+  void run_and_fetch() {
+    turns_.front().staged.clear_output();
+    plan().run(turns_.front().staged.operands());
+    turns_.front().staged.fetch_output();
+  }
+  /// The next one's turn.
+  void run() {
+    const Turn& turn = turns_[next_];
+    turn.plan.run(turn.staged.operands());
+    next_ = (next_ + 1) % turns_.size();
+  }
+
+ private:
+  struct Turn {
+    DeviceOperands staged;
+    Plan plan;
+  };
+  void add(const Problem& problem, const std::string& implementation) {
+    DeviceOperands staged(inputs_, y_, device_);
+    Plan plan(problem, staged.values(), device_, implementation);
+    turns_.push_back({std::move(staged), std::move(plan)});
+  }
+
+  Inputs& inputs_;
+  Tensor& y_;
+  Device device_;
+  std::vector<Turn> turns_;
+  std::size_t next_ = 0;
+};
+
 std::vector<Outcome> bench_problem(const Problem& problem, const Options& options, Device device,
                                    Progress& progress) {
   constexpr double reference_flops = 1e8;
-  const Inputs inputs = random_inputs(problem, options.seed);
+  Inputs inputs = random_inputs(problem, options.seed);
   const Expected expected(problem, inputs, choose_sample(problem, reference_flops, options.seed));
   Tensor y = output_tensor(problem);
   std::vector<Outcome> outcomes;
   for (const std::string& name :
        choose_implementations(problem, device, options.implementation, options.all)) {
-    const Plan plan(problem, inputs.values.data(), device, name);
-    progress.step(fmt::format("{}: {}", plan.implementation(), problem.to_string()));
-    const Operands operands = inputs.operands(y);
-    y.clear();
-    plan.run(operands);
-    Outcome outcome{problem, std::string(plan.implementation()), expected.compare(y), std::nullopt};
-    if (outcome.comparison.pass) outcome.timing.emplace([&] { plan.run(operands); }, options.timing);
+    Rotation rotation(problem, inputs, y, device, name);
+    const std::string implementation(rotation.plan().implementation());
+    progress.step(fmt::format("{}: {}", implementation, problem.to_string()));
+    rotation.run_and_fetch();
+    Outcome outcome{problem, implementation, expected.compare(y), std::nullopt};
+    if (outcome.comparison.pass) outcome.timing.emplace([&] { rotation.run(); }, options.timing, device);
     outcomes.push_back(std::move(outcome));
   }
   return outcomes;
@@ -73,10 +125,7 @@ Json machine_as_json(Device device) {
            {"release", names.release},
            {"architecture", names.machine},
            {"threads", std::thread::hardware_concurrency()}};
-  for (const DeviceInfo& info : devices()) {
-    if (info.device == device)
-      out["device"] = {{"name", device.to_string()}, {"description", info.description}};
-  }
+  out["device"] = {{"name", device.to_string()}, {"description", describe(device).description}};
   return out;
 }
 
@@ -125,7 +174,7 @@ std::string report_as_json(const std::vector<Outcome>& outcomes, const Options& 
   return out.dump(2) + "\n";
 }
 
-void print_table(const std::vector<Outcome>& outcomes, double copy_rate) {
+void print_table(const std::vector<Outcome>& outcomes, Device device, double copy_rate) {
   using enum Table::Align;
   Table table({{"problem"},
                {"implementation"},
@@ -154,15 +203,16 @@ void print_table(const std::vector<Outcome>& outcomes, double copy_rate) {
          fmt::format("{:.2f}", timing.median() * copy_rate / problem.bytes()), error});
   }
   fmt::print(
-      "{}copy rate {:.1f} GB/s (read + write, all cores); 'x copy' is time over that of copying the "
+      "{}copy rate {:.1f} GB/s (read + write, {}); 'x copy' is time over that of copying the "
       "operands\n",
-      table.render(stdout), copy_rate * 1e-9);
+      table.render(stdout), copy_rate * 1e-9,
+      device.backend == Backend::cpu ? std::string("all cores") : device.to_string());
 }
 
 ExitCode run_bench(const Options& options) {
   const std::vector<Problem> problems = options.problems.problems();
-  const Device device = choose_device(options.device);
-  warn_if_busy();
+  const Device device = choose_device(options.device, options.implementation);
+  if (device.backend == Backend::cpu) warn_if_busy();
   std::size_t steps = 1;
   for (const Problem& problem : problems) {
     steps += choose_implementations(problem, device, options.implementation, options.all).size();
@@ -172,7 +222,7 @@ ExitCode run_bench(const Options& options) {
   {
     Progress progress(steps);
     progress.step("copy rate of this machine");
-    copy_rate = measure_copy_rate();
+    copy_rate = measure_copy_rate(device);
     for (const Problem& problem : problems) {
       for (Outcome& outcome : bench_problem(problem, options, device, progress)) {
         outcomes.push_back(std::move(outcome));
@@ -183,15 +233,16 @@ ExitCode run_bench(const Options& options) {
   for (const Outcome& outcome : outcomes) {
     if (outcome.comparison.pass) continue;
     exit_code = ExitCode::wrong_result;
-    fmt::print(stderr, "kronsparse: {}: {}: {}\n  reproduce: kronsparse check {} --impl {} --seed {}\n",
-               outcome.implementation, outcome.problem.to_string(), outcome.comparison.failure,
-               shell_quoted(outcome.problem.to_string()), outcome.implementation, options.seed);
+    fmt::print(
+        stderr, "kronsparse: {}: {}: {}\n  reproduce: kronsparse check {} --device {} --impl {} --seed {}\n",
+        outcome.implementation, outcome.problem.to_string(), outcome.comparison.failure,
+        shell_quoted(outcome.problem.to_string()), device.to_string(), outcome.implementation, options.seed);
   }
   if (options.json_file == "-") {
     fmt::print("{}", report_as_json(outcomes, options, device, copy_rate));
     return exit_code;
   }
-  print_table(outcomes, copy_rate);
+  print_table(outcomes, device, copy_rate);
   if (!options.json_file.empty()) {
     write_atomically(options.json_file, report_as_json(outcomes, options, device, copy_rate));
     fmt::print("{}\n", options.json_file);
@@ -208,8 +259,7 @@ void add_bench_command(CLI::App& app, ExitCode& exit_code) {
   command->add_flag("--all", options->all, "Time every implementation that accepts, not only the chosen one");
   command->add_option("--impl", options->implementation, "Time this implementation or family")
       ->excludes("--all");
-  command->add_option("--device", options->device,
-                      "Where to compute (default: the best device for data in host memory)");
+  command->add_option("--device", options->device, device_help);
   command->add_option("--min-time", options->timing.min_seconds, "Seconds to spend on timing each, at least")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
@@ -223,8 +273,9 @@ void add_bench_command(CLI::App& app, ExitCode& exit_code) {
       ->type_name("FILE");
   command->footer(
       R"(Every answer is compared with the reference first (a random sample of it when that would take
-long); a wrong one is not timed and makes the exit code 1. Inputs are random. Runs repeat on the
-same data, so operands that fit in the caches are found there.
+long); a wrong one is not timed and makes the exit code 1. Inputs are random. On the CPU runs
+repeat on the same data, so operands that fit in the caches are found there; on a GPU they take
+turns on copies that together exceed its cache, and the GPU's own clock times them.
 
 Examples:
   kronsparse bench "f32 batch_first B=4096 1x64x64x64" --all

@@ -8,6 +8,7 @@
 
 #include "commands.hpp"
 #include "kronsparse/plan.hpp"
+#include "mirror.hpp"
 #include "terminal.hpp"
 #include "verify.hpp"
 
@@ -35,17 +36,19 @@ struct Outcome {
 std::vector<Outcome> check_problem(const Problem& problem, const Options& options, Device device) {
   constexpr double reference_flops = 1e9;  // a second or two of plain loops
   const double budget = options.full ? std::numeric_limits<double>::infinity() : reference_flops;
-  const Inputs inputs = random_inputs(problem, options.seed);
+  Inputs inputs = random_inputs(problem, options.seed);
   const Expected expected(problem, inputs, choose_sample(problem, budget, options.seed));
   Tensor y = output_tensor(problem);
+  DeviceOperands staged(inputs, y, device);
   std::vector<Outcome> outcomes;
   for (const std::string& name : choose_implementations(problem, device, options.implementation, true)) {
     // Where the reference is too slow to compute everything as the oracle, it is too slow to be checked.
     if (name == "reference" && !expected.complete() && options.implementation.empty() && !outcomes.empty())
       continue;
-    const Plan plan(problem, inputs.values.data(), device, name);
-    y.clear();
-    plan.run(inputs.operands(y));
+    const Plan plan(problem, staged.values(), device, name);
+    staged.clear_output();
+    plan.run(staged.operands());
+    staged.fetch_output();
     const std::string implementation(plan.implementation());
     outcomes.push_back({problem.to_string(), implementation, expected.compare(y),
                         fmt::format("kronsparse check {} --device {} --impl {} --seed {}{}",
@@ -98,7 +101,7 @@ void print_table(const std::vector<Outcome>& outcomes) {
 
 ExitCode run_check(const Options& options) {
   const std::vector<Problem> problems = options.problems.problems();
-  const Device device = choose_device(options.device);
+  const Device device = choose_device(options.device, options.implementation);
   std::vector<Outcome> outcomes;
   {
     Progress progress(problems.size());
@@ -137,8 +140,7 @@ void add_check_command(CLI::App& app, ExitCode& exit_code) {
       "--impl", options->implementation,
       "Check only this implementation or family (default: all that accept, but the reference\n"
       "only where it is quick)");
-  command->add_option("--device", options->device,
-                      "Where to compute (default: the best device for data in host memory)");
+  command->add_option("--device", options->device, device_help);
   command->add_option("--seed", options->seed, "Seed of the random data")->capture_default_str();
   command->add_flag("--full", options->full,
                     "Compare every element; otherwise a random sample where the reference would take long");

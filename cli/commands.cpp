@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
 
 #include "files.hpp"
 #include "kronsparse/error.hpp"
@@ -16,6 +18,15 @@ std::string_view trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(white);
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(white) - begin + 1);
+}
+
+/// By its name, or as the family before a dash.
+bool has_implementation(Backend backend, std::string_view name_or_family) {
+  const std::vector<ImplementationInfo> all = implementations();
+  return std::any_of(all.begin(), all.end(), [&](const ImplementationInfo& info) {
+    return info.backend == backend &&
+           (info.name == name_or_family || info.name.starts_with(std::string(name_or_family) + "-"));
+  });
 }
 
 }  // namespace
@@ -60,22 +71,25 @@ std::vector<Problem> ProblemList::problems() const {
   return list;
 }
 
-Device choose_device(const std::string& text) {
-  if (text.empty()) {
-    Device best;
-    for (const DeviceInfo& info : devices()) {
-      if (info.device.backend == Backend::cpu) best = info.device;
-    }
-    return best;
+Device choose_device(const std::string& text, const std::string& implementation) {
+  if (!text.empty()) return Device::parse(text);
+  const char* variable = std::getenv("KRONSPARSE_IMPL");
+  const std::string forced = !implementation.empty() ? implementation : variable == nullptr ? "" : variable;
+  const std::vector<DeviceInfo> present = devices();
+  Device best =
+      present.back().device;  // where a name that nobody has is unknown too, which its error will say
+  for (const DeviceInfo& info : present) {
+    if (!forced.empty() && has_implementation(info.device.backend, forced)) best = info.device;
   }
-  const Device device = Device::parse(text);
-  if (device.backend != Backend::cpu) {
-    throw Error(
-        ErrorCode::unsupported,
-        fmt::format("--device {}: this command keeps its data in host memory, so only cpu can be used",
-                    text));
+  return best;
+}
+
+DeviceInfo describe(Device device) {
+  for (const DeviceInfo& info : devices()) {
+    if (info.device == device) return info;
   }
-  return device;
+  throw Error(ErrorCode::device,
+              fmt::format("device: {} cannot be used, {}", device.to_string(), why_unusable(device)));
 }
 
 std::vector<std::string> choose_implementations(const Problem& problem, Device device,

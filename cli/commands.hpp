@@ -36,10 +36,13 @@ struct ProblemList {
   [[nodiscard]] std::vector<Problem> problems() const;
 };
 
-/// The text of --device, or the best device whose operands live in host memory
-/// when it is empty. The command line holds its data in host memory, so others
-/// are refused (Error unsupported) with that reason.
-[[nodiscard]] Device choose_device(const std::string& text);
+/// The text of --device. When it is empty, the best device present; if an
+/// implementation is forced (by --impl or KRONSPARSE_IMPL), the best that has it.
+[[nodiscard]] Device choose_device(const std::string& text, const std::string& implementation);
+/// What every command says of that option.
+inline constexpr const char* device_help = "Where to compute: cpu, cuda:0, ... (default: the best present)";
+/// The line of devices() for a device that is there.
+[[nodiscard]] DeviceInfo describe(Device device);
 
 /// Names to try: the one given (a name or a family), else every implementation
 /// that accepts with `all`, else the chosen one.

@@ -13,6 +13,7 @@
 #include "kronsparse/chain.hpp"
 #include "kronsparse/error.hpp"
 #include "kronsparse/plan.hpp"
+#include "mirror.hpp"
 #include "terminal.hpp"
 #include "timing.hpp"
 #include "verify.hpp"
@@ -22,6 +23,7 @@ namespace {
 
 struct Options {
   std::string out = ".";
+  std::string device;
   bool quick = false;
 };
 
@@ -52,31 +54,39 @@ class Pipeline {
     for (const Pattern& pattern : right_first) {
       const Problem problem{.pattern = pattern, .batch = batch, .dtype = layer.dtype, .layout = layer.layout};
       Inputs inputs = random_inputs(problem, 1 + stages_.size());
-      Plan plan(problem, inputs.values.data(), device);
+      const Mirror values(inputs.values, device);
+      Plan plan(problem, values.data(), device);
       stages_.push_back({problem, std::move(inputs), std::move(plan)});
     }
     y_ = output_tensor(stages_.back().problem);
+    for (Stage& stage : stages_) tensors_.emplace_back(stage.inputs.x, device);
+    tensors_.emplace_back(y_, device);
   }
 
   void run() {
     for (std::size_t index = 0; index < stages_.size(); ++index) {
-      stages_[index].plan.run(stages_[index].inputs.operands(output(index)));
+      stages_[index].plan.run({.x = tensors_[index].data(), .y = tensors_[index + 1].data()});
     }
   }
 
   /// Runs once and compares every factor's product with the reference; the reason if one is wrong.
   [[nodiscard]] std::string check() {
     constexpr double reference_flops = 5e7;
-    for (std::size_t index = 0; index < stages_.size(); ++index) output(index).clear();
+    for (std::size_t index = 0; index < stages_.size(); ++index) {
+      output(index).clear();
+      tensors_[index + 1].upload();
+    }
     run();
     for (std::size_t index = 0; index < stages_.size(); ++index) {
+      tensors_[index + 1].download();
       const Stage& stage = stages_[index];
       const Expected expected(stage.problem, stage.inputs, choose_sample(stage.problem, reference_flops, 1));
       const Expected::Comparison comparison = expected.compare(output(index));
       if (!comparison.pass) {
-        return fmt::format("{}: {}: {}\n  reproduce: kronsparse check {} --impl {}",
+        return fmt::format("{}: {}: {}\n  reproduce: kronsparse check {} --device {} --impl {}",
                            stage.plan.implementation(), stage.problem.to_string(), comparison.failure,
-                           shell_quoted(stage.problem.to_string()), stage.plan.implementation());
+                           shell_quoted(stage.problem.to_string()), stage.plan.device().to_string(),
+                           stage.plan.implementation());
       }
     }
     return {};
@@ -93,6 +103,7 @@ class Pipeline {
 
   std::vector<Stage> stages_;
   Tensor y_;
+  std::vector<Mirror> tensors_;  ///< on the device: the x of every stage, then y
 };
 
 /// The layer's median time; `failure` gets the reason if a result is wrong.
@@ -101,7 +112,7 @@ double checked_time(const Layer& layer, std::int64_t batch, Device device, const
   Pipeline pipeline(layer, batch, device);
   std::string reason = pipeline.check();
   if (!reason.empty()) failure = std::move(reason);
-  return Timing([&] { pipeline.run(); }, timing).median();
+  return Timing([&] { pipeline.run(); }, timing, device).median();
 }
 
 Layer dense_layer(const Layer& layer) {
@@ -111,7 +122,8 @@ Layer dense_layer(const Layer& layer) {
 /// A batch that the dense product should finish in a quarter of a second, so that the whole stays under a
 /// minute.
 std::int64_t choose_batch(const Layer& layer, Device device, bool quick) {
-  std::int64_t batch = quick ? 64 : 1024;
+  const bool on_cpu = device.backend == Backend::cpu;
+  std::int64_t batch = on_cpu ? (quick ? 64 : 1024) : (quick ? 1024 : 8192);
   const Chain dense = dense_layer(layer).chain;
   const auto predicted = [&] {
     const Problem problem{.pattern = dense[0], .batch = batch, .dtype = layer.dtype, .layout = layer.layout};
@@ -121,13 +133,6 @@ std::int64_t choose_batch(const Layer& layer, Device device, bool quick) {
   return batch;
 }
 
-std::string description_of(Device device) {
-  for (const DeviceInfo& info : devices()) {
-    if (info.device == device) return info.description;
-  }
-  throw Error(ErrorCode::device, fmt::format("{} is not present", device.to_string()));
-}
-
 ExitCode run_demo(const Options& options) {
   const std::filesystem::path picture = std::filesystem::path(options.out) / "kronsparse-demo.svg";
   std::error_code error;
@@ -135,8 +140,9 @@ ExitCode run_demo(const Options& options) {
   if (error)
     throw Error(ErrorCode::io, fmt::format("{}: cannot be created: {}", options.out, error.message()));
 
-  warn_if_busy();
-  const Device device = choose_device("");
+  const Device device = choose_device(options.device, "");
+  const std::string where = fmt::format("{}: {}", device.to_string(), describe(device).description);
+  if (device.backend == Backend::cpu) warn_if_busy();
   const Chain monarch = Chain::monarch(4096, 4096, 64);
   const std::vector<Layer> layers = demo_layers(monarch);
   const std::int64_t batch = choose_batch(layers.front(), device, options.quick);
@@ -176,7 +182,6 @@ ExitCode run_demo(const Options& options) {
       if (!failure.empty()) failures.push_back(std::move(failure));
     }
   }
-  const std::string where = fmt::format("{}: {}", device.to_string(), description_of(device));
   fmt::print("{}, batch {}\n\n{}\n", where, batch, table.render(stdout));
   fmt::print(
       "dense: the full matrix of the same size, pattern 1xMxNx1, by kronsparse's own best implementation.\n"
@@ -197,6 +202,7 @@ void add_demo_command(CLI::App& app, ExitCode& exit_code) {
   command->add_option("--out", options->out, "Directory for kronsparse-demo.svg")
       ->type_name("DIR")
       ->capture_default_str();
+  command->add_option("--device", options->device, device_help);
   command->add_flag("--quick", options->quick, "A smaller batch and fewer runs: a few seconds");
   command->footer(R"(A 4096 x 4096 layer that is the product of two Kronecker-sparse factors, and a few single
 patterns, on the best device present: results compared with the reference, time beside that of

@@ -31,6 +31,16 @@ std::vector<std::string> backend_names() {
   return names;
 }
 
+/// Backends of this build whose devices cannot be used, each with the reason.
+std::vector<std::pair<std::string, std::string>> unusable_backends() {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const std::string& backend : backend_names()) {
+    std::string reason = why_unusable(Device::parse(backend));
+    if (!reason.empty()) all.emplace_back(backend, std::move(reason));
+  }
+  return all;
+}
+
 Json build_as_json() {
   Json out;
   out["version"] = KRONSPARSE_VERSION;
@@ -38,6 +48,10 @@ Json build_as_json() {
   out["devices"] = Json::array();
   for (const DeviceInfo& info : devices()) {
     out["devices"].push_back({{"device", info.device.to_string()}, {"description", info.description}});
+  }
+  out["unusable"] = Json::array();
+  for (const auto& [backend, reason] : unusable_backends()) {
+    out["unusable"].push_back({{"backend", backend}, {"reason", reason}});
   }
   out["implementations"] = Json::array();
   for (const ImplementationInfo& info : implementations()) {
@@ -55,7 +69,9 @@ void print_build() {
   for (const ImplementationInfo& info : implementations()) {
     implementation_table.add_row({info.name, std::string(name(info.backend)), info.summary});
   }
-  fmt::print("{}\n{}", device_table.render(stdout), implementation_table.render(stdout));
+  fmt::print("{}", device_table.render(stdout));
+  for (const auto& [backend, reason] : unusable_backends()) fmt::print("{}: {}\n", backend, reason);
+  fmt::print("\n{}", implementation_table.render(stdout));
 }
 
 Json problem_as_json(const Problem& problem, const std::vector<Candidate>& list, Device device) {
@@ -106,7 +122,7 @@ void run_info(const Options& options) {
     return;
   }
   const Problem problem = Problem::parse(options.problem);
-  const Device device = options.device.empty() ? devices().back().device : Device::parse(options.device);
+  const Device device = choose_device(options.device, "");
   const std::vector<Candidate> list = candidates(problem, device);
   if (options.json) {
     Json out = build_as_json();
@@ -127,8 +143,7 @@ void add_info_command(CLI::App& app, ExitCode& /*exit_code*/) {
       ->add_option("--problem", options->problem,
                    "List every candidate for this problem, its predicted cost or its refusal")
       ->type_name("PROBLEM");
-  command->add_option("--device", options->device,
-                      "Device to ask, e.g. cpu or cuda:0 (default: the best present)");
+  command->add_option("--device", options->device, device_help);
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(R"(Examples:
   kronsparse info

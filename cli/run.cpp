@@ -2,13 +2,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <memory>
 #include <optional>
 
 #include "commands.hpp"
+#include "kronsparse/buffer.hpp"
 #include "kronsparse/error.hpp"
 #include "kronsparse/plan.hpp"
+#include "mirror.hpp"
 #include "npy.hpp"
 #include "tensor.hpp"
 #include "terminal.hpp"
@@ -56,9 +57,29 @@ class Job {
   }
 
   [[nodiscard]] const Problem& problem() const noexcept { return problem_; }
-  [[nodiscard]] const void* values() const noexcept { return pointer(values_); }
-  [[nodiscard]] Operands operands(Tensor& y) const noexcept {
-    return {.x = pointer(x_), .y = y.data(), .bias = pointer(bias_), .g = pointer(g_)};
+
+  /// The result, and how it came about.
+  struct Result {
+    Tensor y;
+    double seconds;
+    std::string implementation;
+  };
+  [[nodiscard]] Result run(Device device) {
+    Result result{output_tensor(problem_), 0, {}};
+    const Mirror values = mirror(values_, device);
+    const Mirror x = mirror(x_, device);
+    const Mirror g = mirror(g_, device);
+    const Mirror bias = mirror(bias_, device);
+    Mirror y(result.y, device);
+    const Plan plan(problem_, values.data(), device, options_.implementation);
+    Timer timer(device);
+    timer.mark();
+    plan.run({.x = x.data(), .y = y.data(), .bias = bias.data(), .g = g.data()});
+    timer.mark();
+    result.seconds = timer.seconds().front();
+    result.implementation = plan.implementation();
+    y.download();
+    return result;
   }
 
   [[nodiscard]] NpyType out_type() const { return x_->type; }
@@ -72,8 +93,8 @@ class Job {
  private:
   [[nodiscard]] bool gradient() const noexcept { return problem_.operation == Operation::gradient; }
 
-  static const void* pointer(const std::optional<NpyArray>& array) noexcept {
-    return array ? array->data.data() : nullptr;
+  static Mirror mirror(std::optional<NpyArray>& array, Device device) {
+    return array ? Mirror(array->data, device) : Mirror();
   }
 
   void check_which_files() const {
@@ -190,18 +211,15 @@ class Job {
 };
 
 void run_files(const Options& options) {
-  const Job job(options);
+  Job job(options);
   const Problem& problem = job.problem();
-  const Plan plan(problem, job.values(), choose_device(options.device), options.implementation);
-  Tensor y = output_tensor(problem);
-  const auto start = std::chrono::steady_clock::now();
-  plan.run(job.operands(y));
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const Device device = choose_device(options.device, options.implementation);
+  const Job::Result result = job.run(device);
   const std::vector<std::int64_t> shape = job.out_shape();
-  save_npy(options.out, job.out_type(), shape, y.bytes());
+  save_npy(options.out, job.out_type(), shape, result.y.bytes());
   if (!options.quiet) {
-    fmt::print("{}: {} {}, by {} in {}\n  {}\n", options.out, name(problem.dtype), shape_text(shape),
-               plan.implementation(), duration_text(seconds), problem.to_string());
+    fmt::print("{}: {} {}, by {} on {} in {}\n  {}\n", options.out, name(problem.dtype), shape_text(shape),
+               result.implementation, device.to_string(), duration_text(result.seconds), problem.to_string());
   }
 }
 
@@ -241,8 +259,7 @@ void add_run_command(CLI::App& app, ExitCode& /*exit_code*/) {
       ->capture_default_str();
   command->add_option("--mode", options->mode, "f32 arithmetic: fp32, ieee or tf32")->capture_default_str();
   command->add_option("--dtype", options->dtype, "bf16, when the files hold its bits as uint16 or '<V2'");
-  command->add_option("--device", options->device,
-                      "Where to compute (default: the best device for data in host memory)");
+  command->add_option("--device", options->device, device_help);
   command->add_option("--impl", options->implementation,
                       "Force an implementation or a family (see kronsparse info)");
   command->add_flag("--quiet", options->quiet, "Print nothing on success");

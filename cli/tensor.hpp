@@ -28,6 +28,11 @@ class Tensor {
   [[nodiscard]] const std::byte* data() const noexcept { return data_; }
   /// The elements without guard bands; for a tensor without gaps, exactly its elements.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept;
+  /// Everything, guard bands included, and how far into it the elements begin.
+  [[nodiscard]] std::span<std::byte> memory() noexcept { return {memory_.get(), allocated_}; }
+  [[nodiscard]] std::size_t guard_offset() const noexcept {
+    return static_cast<std::size_t>(data_ - memory_.get());
+  }
 
   /// One element, widened without rounding.
   [[nodiscard]] std::complex<double> get(std::int64_t row, std::int64_t col) const;

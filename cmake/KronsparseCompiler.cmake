@@ -13,7 +13,7 @@ set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 # gcc 12 for x86-64 turns a pair of roundings (double)(float)x, (double)(float)y
 # that it vectorises from straight-line code into nothing.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-  add_compile_options(-fno-tree-slp-vectorize)
+  add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fno-tree-slp-vectorize>)
 endif()
 
 option(KRONSPARSE_WERROR "Treat warnings as errors" OFF)

@@ -29,8 +29,14 @@ install(
 # in and is none of them.)
 get_target_property(_library_type kronsparse TYPE)
 set(KRONSPARSE_CONFIG_DEPENDENCIES "")
-if(_library_type STREQUAL "STATIC_LIBRARY" AND KRONSPARSE_WITH_OPENMP)
-  set(KRONSPARSE_CONFIG_DEPENDENCIES "find_dependency(OpenMP COMPONENTS CXX)\n")
+if(_library_type STREQUAL "STATIC_LIBRARY")
+  if(KRONSPARSE_WITH_OPENMP)
+    string(APPEND KRONSPARSE_CONFIG_DEPENDENCIES "find_dependency(OpenMP COMPONENTS CXX)\n")
+  endif()
+  if(KRONSPARSE_WITH_CUDA)
+    # For CUDA::cudart_static; a compiler for CUDA is not needed.
+    string(APPEND KRONSPARSE_CONFIG_DEPENDENCIES "find_dependency(CUDAToolkit)\n")
+  endif()
 endif()
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/kronsparse-config.cmake.in"
                               "${PROJECT_BINARY_DIR}/kronsparse-config.cmake" INSTALL_DESTINATION "${_config_dir}")

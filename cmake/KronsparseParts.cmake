@@ -63,13 +63,15 @@ endmacro()
 
 # kronsparse_directory_part(<part> <description> <directory>)
 #
-# A part that is one directory. Asking for one that this version does not have
-# is an error, not a silent success.
+# A part that is one directory, which sets KRONSPARSE_WITH_<part> when it is
+# built. Asking for one that this version does not have is an error, not a
+# silent success.
 function(kronsparse_directory_part part description directory)
   _kronsparse_choice(${part} "${description}" AUTO)
   if(EXISTS "${PROJECT_SOURCE_DIR}/${directory}/CMakeLists.txt")
     if(KRONSPARSE_${part} STREQUAL "AUTO" OR KRONSPARSE_${part})
       add_subdirectory(${directory})
+      set(KRONSPARSE_WITH_${part} "${KRONSPARSE_WITH_${part}}" PARENT_SCOPE)
     else()
       string(TOLOWER "${part}" label)
       kronsparse_report(${label} "switched off (${description})")

@@ -1,6 +1,7 @@
 // Where a plan runs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -26,13 +27,21 @@ struct KRONSPARSE_API Device {
 /// A device that is present, with a line for people.
 struct DeviceInfo {
   Device device;
-  std::string description;  ///< "2 threads, avx512, 48 KiB L1, 2 MiB L2"
+  std::string description;      ///< "2 threads, avx512, 48 KiB L1, 2 MiB L2"
+  std::size_t cache_bytes = 0;  ///< of its largest cache: what fits may be found there by the next run
 };
 
 /// Devices usable now, best last; the CPU is always there, first.
 ///
 ///     assert(kronsparse::devices().front().device == kronsparse::Device{});
 [[nodiscard]] KRONSPARSE_API std::vector<DeviceInfo> devices();
+
+/// Why a device cannot be used: this build has no such backend, no driver or one too old was found, no
+/// such GPU, no kernels for it. Empty when it can.
+///
+///     assert(kronsparse::why_unusable({}).empty());
+///     assert(!kronsparse::why_unusable({kronsparse::Backend::cuda, 999}).empty());
+[[nodiscard]] KRONSPARSE_API std::string why_unusable(Device device);
 
 [[nodiscard]] KRONSPARSE_API std::string_view name(Backend backend);
 

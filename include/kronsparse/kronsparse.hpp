@@ -1,6 +1,7 @@
 // Everything of the C++ API.
 #pragma once
 
+#include "kronsparse/buffer.hpp"
 #include "kronsparse/chain.hpp"
 #include "kronsparse/device.hpp"
 #include "kronsparse/dtype.hpp"

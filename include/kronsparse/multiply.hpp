@@ -64,7 +64,7 @@ struct MultiplyOptions {
   Stream stream = nullptr;
 };
 
-/// y = act(K x + bias), or K^T x, or K^H x. Plans, runs and forgets: for
+/// y = act(K x + bias), or K^T x, or K^H x. Plans, runs, waits and forgets: for
 /// repeated products with the same values make a Plan.
 ///
 ///     using namespace kronsparse;

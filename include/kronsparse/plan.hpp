@@ -60,7 +60,9 @@ struct ImplementationInfo {
 class KRONSPARSE_API Plan {
  public:
   /// `values` are the (a,b,c,d) values in the device's memory, read now and not
-  /// needed later; for the gradient, which has none, pass nullptr.
+  /// needed later; for the gradient, which has none, pass nullptr. On a GPU they
+  /// are read on the default stream, and the call waits for that: what writes
+  /// them on a stream that does not wait for the default one must be done.
   /// `implementation` forces one by name, or by family ("simd" for the best
   /// "simd-..."); when empty, the variable KRONSPARSE_IMPL does the same.
   Plan(const Problem& problem, const void* values, Device device = {}, std::string_view implementation = {});

@@ -11,22 +11,16 @@
 namespace kronsparse {
 namespace {
 
-[[noreturn]] void throw_missing(Device device, const std::string& why) {
-  std::vector<std::string> present;
-  for (const DeviceInfo& info : devices()) present.push_back(info.device.to_string());
-  throw Error(ErrorCode::device,
-              message("device: {} {}; present: {}", device.to_string(), why, joined(present, ", ")));
+/// The backend of a device, or null when this build does not have it.
+const BackendEntry* entry_of(Backend backend) {
+  for (const BackendEntry& entry : backends())
+    if (entry.backend == backend) return &entry;
+  return nullptr;
 }
 
-std::span<const Implementation> table_of(Device device) {
-  for (const BackendEntry& entry : backends()) {
-    if (entry.backend != device.backend) continue;
-    const std::vector<DeviceInfo> present = entry.devices();
-    if (std::ranges::find(present, device, &DeviceInfo::device) == present.end())
-      throw_missing(device, "is not there");
-    return entry.implementations;
-  }
-  throw_missing(device, message("cannot be used, this build has no {} backend", name(device.backend)));
+bool is_usable(const BackendEntry& entry, Device device) {
+  const std::vector<DeviceInfo> usable = entry.devices();
+  return std::ranges::find(usable, device, &DeviceInfo::device) != usable.end();
 }
 
 bool belongs_to(std::string_view name, std::string_view name_or_family) {
@@ -37,8 +31,30 @@ bool belongs_to(std::string_view name, std::string_view name_or_family) {
 }  // namespace
 
 std::span<const BackendEntry> backends() {
-  static const std::array<BackendEntry, 1> all = {cpu_backend()};
+  static const std::array all = {
+      cpu_backend(),
+#ifdef KRONSPARSE_WITH_CUDA
+      cuda_backend(),
+#endif
+  };
   return all;
+}
+
+std::string why_unusable(Device device) {
+  const BackendEntry* entry = entry_of(device.backend);
+  if (entry == nullptr) return message("this build has no {} backend", name(device.backend));
+  if (is_usable(*entry, device)) return {};
+  const std::string why = entry->why_unusable(device.index);
+  return why.empty() ? "there is no such device" : why;
+}
+
+const BackendEntry& backend_of(Device device) {
+  const BackendEntry* entry = entry_of(device.backend);
+  if (entry != nullptr && is_usable(*entry, device)) return *entry;
+  std::vector<std::string> present;
+  for (const DeviceInfo& info : devices()) present.push_back(info.device.to_string());
+  throw Error(ErrorCode::device, message("device: {} cannot be used, {}; present: {}", device.to_string(),
+                                         why_unusable(device), joined(present, ", ")));
 }
 
 std::vector<ImplementationInfo> implementations() {
@@ -67,7 +83,7 @@ std::vector<Assessment> assess(std::span<const Implementation> table, const Prob
 std::vector<Candidate> candidates(const Problem& problem, Device device) {
   problem.validate();
   std::vector<Candidate> all;
-  for (Assessment& assessment : assess(table_of(device), problem, device))
+  for (Assessment& assessment : assess(backend_of(device).implementations, problem, device))
     all.push_back({std::string(assessment.implementation->name), device, std::move(assessment.refusal),
                    assessment.seconds});
   return all;
@@ -96,7 +112,7 @@ const Implementation& choose_from(std::span<const Implementation> table, const P
 }
 
 const Implementation& choose(const Problem& problem, Device device, std::string_view forced) {
-  const std::span<const Implementation> table = table_of(device);
+  const std::span<const Implementation> table = backend_of(device).implementations;
   if (!forced.empty()) return choose_from(table, problem, device, "implementation", forced);
   const char* variable = std::getenv("KRONSPARSE_IMPL");
   return choose_from(table, problem, device, "KRONSPARSE_IMPL", variable == nullptr ? "" : variable);

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/memory_ops.hpp"
 #include "kronsparse/device.hpp"
 #include "kronsparse/plan.hpp"
 #include "kronsparse/problem.hpp"
@@ -48,14 +49,24 @@ struct Implementation {
 /// A backend: its devices and its implementations, best guess first.
 struct BackendEntry {
   Backend backend;
-  std::vector<DeviceInfo> (*devices)();
+  std::vector<DeviceInfo> (*devices)();  ///< those that can be used, best last
+  /// Why there is no device of this number, or why it cannot be used; empty when it can, or when there
+  /// is no more to say.
+  std::string (*why_unusable)(int index);
   std::span<const Implementation> implementations;
+  MemoryOps memory;
 };
 
 /// The backends of this build, the CPU first.
 [[nodiscard]] std::span<const BackendEntry> backends();
 
+/// The entry of a device that is there; Error device otherwise.
+[[nodiscard]] const BackendEntry& backend_of(Device device);
+
 /// The CPU's entry (src/cpu/backend.cpp).
 [[nodiscard]] const BackendEntry& cpu_backend();
+
+/// The entry of NVIDIA GPUs (src/cuda/backend.cpp), in a build with KRONSPARSE_WITH_CUDA.
+[[nodiscard]] const BackendEntry& cuda_backend();
 
 }  // namespace kronsparse

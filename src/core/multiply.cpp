@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <memory>
-#include <new>
 #include <vector>
 
 #include "core/geometry.hpp"
 #include "core/message.hpp"
 #include "core/operand_check.hpp"
+#include "kronsparse/buffer.hpp"
 #include "kronsparse/error.hpp"
 #include "kronsparse/plan.hpp"
 
@@ -143,26 +142,35 @@ std::vector<Plan> make_plans(const Chain& chain, std::span<const ConstVector> va
   return plans;
 }
 
-void run_plans(const std::vector<Plan>& plans, const ConstMatrix& x, const Matrix& y,
-               const MultiplyOptions& options) {
+// What the steps of a chain hand on: step s writes one of these and reads the other.
+std::array<Buffer, 2> make_intermediates(const std::vector<Plan>& plans, const Chain& chain,
+                                         const ConstMatrix& x, const MultiplyOptions& options) {
   std::size_t widest = 0;
   for (std::size_t step = 0; step + 1 < plans.size(); ++step)
     widest = std::max(widest, static_cast<std::size_t>(plans[step].problem().out_features()));
-  const std::size_t bytes = widest * static_cast<std::size_t>(batch_of(x, options.layout)) * size_of(x.dtype);
-  // Step s writes one of these and reads the other.
-  const std::array<std::unique_ptr<std::byte[]>, 2> intermediates = {
-      std::make_unique_for_overwrite<std::byte[]>(bytes),
-      std::make_unique_for_overwrite<std::byte[]>(plans.size() > 2 ? bytes : 0)};
+  const std::int64_t batch = batch_of(x, options.layout);
+  const std::size_t bytes = widest * static_cast<std::size_t>(batch) * size_of(x.dtype);
+  try {
+    return {Buffer(bytes, options.device), Buffer(plans.size() > 2 ? bytes : 0, options.device)};
+  } catch (const Error& error) {
+    throw Error(error.code(), message("multiply: no intermediate results of {} with batch {}, {}",
+                                      chain.to_string(), batch, error.what()));
+  }
+}
 
+void run_plans(const std::vector<Plan>& plans, const std::array<Buffer, 2>& intermediates,
+               const ConstMatrix& x, const Matrix& y, const MultiplyOptions& options) {
   for (std::size_t step = 0; step < plans.size(); ++step) {
     const bool is_last = step + 1 == plans.size();
     Operands operands;
-    operands.x = step == 0 ? x.data : intermediates[(step - 1) % 2].get();
-    operands.y = is_last ? y.data : intermediates[step % 2].get();
+    operands.x = step == 0 ? x.data : intermediates[(step - 1) % 2].data();
+    operands.y = is_last ? y.data : intermediates[step % 2].data();
     operands.bias = is_last && options.bias ? options.bias->data : nullptr;
     operands.stream = options.stream;
     plans[step].run(operands);
   }
+  // Plans and intermediate results are about to go.
+  synchronise(options.device, options.stream);
 }
 
 }  // namespace
@@ -177,13 +185,7 @@ void multiply(const Chain& chain, std::span<const ConstVector> values, ConstMatr
   check_arguments(chain, values, x, y, options);
   const std::vector<Plan> plans = make_plans(chain, values, x, y, options);
   check_pointers(x, y, options);
-  try {
-    run_plans(plans, x, y, options);
-  } catch (const std::bad_alloc&) {
-    throw Error(ErrorCode::out_of_memory,
-                message("multiply: memory ran out for the intermediate results of {} with batch {}",
-                        chain.to_string(), batch_of(x, options.layout)));
-  }
+  run_plans(plans, make_intermediates(plans, chain, x, options), x, y, options);
 }
 
 void gradient(const Pattern& pattern, ConstMatrix x, ConstMatrix g, Matrix grad_values,
@@ -217,6 +219,7 @@ void gradient(const Pattern& pattern, ConstMatrix x, ConstMatrix g, Matrix grad_
   check_disjoint(output, argument_of("x", x), dtype);
   check_disjoint(output, argument_of("g", g), dtype);
   plan.run({.x = x.data, .y = grad_values.data, .g = g.data, .stream = options.stream});
+  synchronise(options.device, options.stream);  // the plan is about to go
 }
 
 }  // namespace kronsparse

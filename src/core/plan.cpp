@@ -1,6 +1,5 @@
 #include "kronsparse/plan.hpp"
 
-#include <cstring>
 #include <new>
 
 #include "core/choice.hpp"
@@ -14,12 +13,15 @@ namespace kronsparse {
 struct Plan::State {
   Problem problem;
   Device device;
+  const BackendEntry* backend;
   const Implementation* implementation;
   std::unique_ptr<Executor> executor;
 
   void set_values(const void* values) const {
     check_pointer("values", values, problem.dtype);
     executor->set_values(values);
+    // A run may come on any stream, and the caller may free or change the values.
+    backend->memory.synchronise(device, nullptr);
   }
 };
 
@@ -41,7 +43,8 @@ Plan::Plan(const Problem& problem, const void* values, Device device, std::strin
   const bool has_values = problem.operation != Operation::gradient;
   if (has_values) check_pointer("values", values, problem.dtype);
   try {
-    state_ = std::make_unique<State>(State{problem, device, &chosen, chosen.make(problem, device)});
+    state_ = std::make_unique<State>(
+        State{problem, device, &backend_of(device), &chosen, chosen.make(problem, device)});
     if (has_values) state_->set_values(values);
   } catch (const std::bad_alloc&) {
     throw_out_of_memory(problem);
@@ -75,8 +78,9 @@ void Plan::run(const Operands& operands) const {
       throw_out_of_memory(problem);
     }
   } else if (problem.operation == Operation::gradient) {
-    // An empty sum. All bits zero is zero in every dtype.
-    std::memset(operands.y, 0, static_cast<std::size_t>(problem.pattern.nnz()) * size_of(problem.dtype));
+    // An empty sum.
+    const std::size_t bytes = static_cast<std::size_t>(problem.pattern.nnz()) * size_of(problem.dtype);
+    state_->backend->memory.clear(state_->device, operands.y, bytes, operands.stream);
   }
 }
 

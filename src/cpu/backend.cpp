@@ -1,13 +1,19 @@
 // The CPU's entry in the table of backends.
+#include <algorithm>
+
 #include "core/implementation.hpp"
 #include "cpu/cpu_info.hpp"
+#include "cpu/memory.hpp"
 #include "cpu/reference.hpp"
 #include "cpu/simd/simd.hpp"
 
 namespace kronsparse {
 namespace {
 
-std::vector<DeviceInfo> cpu_devices() { return {{Device{Backend::cpu, 0}, to_string(cpu_info())}}; }
+std::vector<DeviceInfo> cpu_devices() {
+  const CpuInfo info = cpu_info();
+  return {{Device{Backend::cpu, 0}, to_string(info), std::max(info.l2_bytes, info.l3_bytes)}};
+}
 
 std::vector<Implementation> cpu_implementations() {
   const std::span<const Implementation> simd = simd_implementations();
@@ -20,7 +26,11 @@ std::vector<Implementation> cpu_implementations() {
 
 const BackendEntry& cpu_backend() {
   static const std::vector<Implementation> implementations = cpu_implementations();
-  static const BackendEntry entry{Backend::cpu, cpu_devices, implementations};
+  static const BackendEntry entry{.backend = Backend::cpu,
+                                  .devices = cpu_devices,
+                                  .why_unusable = [](int) { return std::string(); },
+                                  .implementations = implementations,
+                                  .memory = cpu_memory()};
   return entry;
 }
 

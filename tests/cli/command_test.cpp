@@ -51,6 +51,17 @@ TEST_F(CommandTest, FilesAndMemoryAreThree) {
   }
 }
 
+TEST_F(CommandTest, AMissingDeviceIsThree) {
+  const std::string problem = " --device cuda:99 'f32 batch_first B=1 1x1x1x1'";
+  for (const std::string& arguments :
+       {"check" + problem, "bench" + problem, std::string("demo --quick --device cuda:99"),
+        std::string("info --device cuda:99 --problem 'f32 batch_first B=1 1x1x1x1'")}) {
+    const CommandResult result = run(arguments);
+    EXPECT_EQ(result.exit_code, 3) << arguments << "\n" << result.err;
+    EXPECT_TRUE(contains(result.err, "device: cuda:99 cannot be used, ")) << arguments << "\n" << result.err;
+  }
+}
+
 TEST_F(CommandTest, FullDiskIsThree) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   const std::string line = "'" KRONSPARSE_COMMAND "' info >/dev/full 2>/dev/null";
@@ -70,6 +81,33 @@ TEST_F(CommandTest, InfoListsTheBuild) {
   EXPECT_EQ(json["backends"][0], "cpu");
   EXPECT_EQ(json["devices"][0]["device"], "cpu");
   EXPECT_GE(json["implementations"].size(), 1U);
+}
+
+/// A GPU where there is one, and the CPU everywhere.
+TEST_F(CommandTest, EveryDeviceIsCheckedAndTimed) {
+  const Json build = Json::parse(run("info --json").out);
+  for (const Json& item : build["devices"]) {
+    const std::string device = item["device"];
+    const std::string problems = " --device " + device +
+                                 " 'f32 batch_first B=33 2x16x24x5 +bias +relu'"
+                                 " 'gradient f16 batch_last B=40 2x8x8x4'"
+                                 " 'transposed complex64 batch_first B=5 1x9x7x3 rows_stride=100'";
+    const Json checked = Json::parse(run("check --json" + problems).out);
+    EXPECT_TRUE(checked["pass"]) << checked.dump(2);
+    EXPECT_EQ(checked["device"], device);
+    EXPECT_GE(checked["results"].size(), 3U);
+    const Json timed = Json::parse(run("bench --all --min-time 0.01 --runs 2 --json -" + problems).out);
+    EXPECT_EQ(timed["machine"]["device"]["name"], device);
+    EXPECT_GT(timed["copy_gb_per_s"].get<double>(), 0);
+    for (const Json& result : timed["results"])
+      EXPECT_GT(result["median_seconds"].get<double>(), 0) << result;
+  }
+}
+
+TEST_F(CommandTest, AForcedImplementationChoosesItsDevice) {
+  const std::string problem = " 'f32 batch_first B=3 1x2x3x4'";
+  EXPECT_EQ(Json::parse(run("check --json --impl reference" + problem).out)["device"], "cpu");
+  EXPECT_EQ(Json::parse(run("check --json" + problem, "KRONSPARSE_IMPL=reference").out)["device"], "cpu");
 }
 
 TEST_F(CommandTest, InfoListsCandidates) {

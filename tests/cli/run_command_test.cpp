@@ -136,6 +136,7 @@ TEST_F(RunTest, WrongCalls) {
   expect_failure(2, "--values values.npy --x ones.npy --activation sigmoid" + y, "sigmoid");
   expect_failure(2, "--values values.npy --x ones.npy --impl fastest" + y, "fastest");
   expect_failure(2, "--values values.npy --x ones.npy --device tpu" + y, "tpu");
+  expect_failure(3, "--values values.npy --x ones.npy --device cuda:99" + y, "cuda:99 cannot be used");
   expect_failure(2, "--values values.npy --x ones.npy --pattern 1x1x3x2" + y, "--pattern says 1x1x3x2");
   expect_failure(2, "--values values.npy --x ones.npy --layout batch_last" + y, "needs (12, batch)");
   expect_failure(2, "--values values.npy --x double.npy" + y, "must have one dtype");

@@ -1,12 +1,15 @@
 // The conformance body over every implementation x dtype x layout x operation.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
 #include "body.hpp"
 #include "cases.hpp"
 #include "combination.hpp"
+#include "kronsparse/plan.hpp"
 
 namespace conformance {
 namespace {
@@ -36,6 +39,23 @@ TEST(Table, EveryPresentDeviceIsTested) {
   for (const kronsparse::DeviceInfo& info : kronsparse::devices())
     EXPECT_NE(make_test_device(info.device), nullptr)
         << info.device.to_string() << " is present but has no TestDevice in device.cpp";
+}
+
+/// Says what could not be tested here for want of a device.
+TEST(Devices, OfEveryBackendArePresent) {
+  const std::vector<kronsparse::DeviceInfo> present = kronsparse::devices();
+  std::map<kronsparse::Backend, std::size_t> untested;
+  for (const kronsparse::ImplementationInfo& info : kronsparse::implementations()) {
+    const bool is_tested = std::any_of(present.begin(), present.end(), [&](const auto& device) {
+      return device.device.backend == info.backend;
+    });
+    if (!is_tested) untested[info.backend] += combinations_of({{info.backend, 0}, info.name}).size();
+  }
+  std::string skipped;
+  for (const auto& [backend, tests] : untested)
+    skipped += "skipped " + std::to_string(tests) + " conformance tests on " + std::string(name(backend)) +
+               ": " + kronsparse::why_unusable({backend, 0}) + "\n";
+  if (!skipped.empty()) GTEST_SKIP() << skipped;
 }
 
 TEST(Table, ReferenceRefusesNothing) {

@@ -7,6 +7,9 @@
 #include <cstring>
 #include <new>
 
+#include "kronsparse/buffer.hpp"
+#include "kronsparse/error.hpp"
+
 namespace conformance {
 namespace {
 
@@ -61,13 +64,61 @@ class CpuTestDevice final : public TestDevice {
   void synchronise() const override {}
 };
 
+class BufferMemory final : public Memory {
+ public:
+  explicit BufferMemory(kronsparse::Buffer buffer) : buffer_(std::move(buffer)) {}
+  [[nodiscard]] std::byte* data() const override { return static_cast<std::byte*>(buffer_.data()); }
+
+ private:
+  kronsparse::Buffer buffer_;
+};
+
+/// A device with memory of its own. An allocation ends where it was asked to
+/// end, which is all that a checker like compute-sanitizer needs to see a
+/// kernel beyond it, so the edges are the same here.
+class GpuTestDevice final : public TestDevice {
+ public:
+  explicit GpuTestDevice(kronsparse::Device device) : device_(device) {}
+  [[nodiscard]] kronsparse::Device device() const override { return device_; }
+
+  [[nodiscard]] std::unique_ptr<Memory> allocate(std::size_t bytes, Edge /*edge*/) const override {
+    return std::make_unique<BufferMemory>(kronsparse::Buffer(std::max<std::size_t>(bytes, 1), device_));
+  }
+
+  /// Plain memory, as long as that leaves something for other programs.
+  [[nodiscard]] std::unique_ptr<Memory> allocate_sparse(std::size_t bytes) const override {
+    constexpr std::size_t left_for_others = std::size_t{6} << 30;
+    try {
+      kronsparse::Buffer buffer(bytes, device_);
+      static_cast<void>(kronsparse::Buffer(left_for_others, device_));
+      buffer.clear();
+      kronsparse::synchronise(device_);
+      return std::make_unique<BufferMemory>(std::move(buffer));
+    } catch (const kronsparse::Error& error) {
+      if (error.code() != kronsparse::ErrorCode::out_of_memory) throw;
+      return nullptr;
+    }
+  }
+
+  void copy_in(std::byte* to_device, const std::byte* from_host, std::size_t bytes) const override {
+    kronsparse::copy_from_host(to_device, from_host, bytes, device_);
+  }
+  void copy_out(std::byte* to_host, const std::byte* from_device, std::size_t bytes) const override {
+    kronsparse::copy_to_host(to_host, from_device, bytes, device_);
+  }
+  void synchronise() const override { kronsparse::synchronise(device_); }
+
+ private:
+  kronsparse::Device device_;
+};
+
 constexpr std::byte kPoison{0xff};
 
 }  // namespace
 
 std::unique_ptr<TestDevice> make_test_device(kronsparse::Device device) {
   if (device.backend == kronsparse::Backend::cpu) return std::make_unique<CpuTestDevice>();
-  return nullptr;
+  return std::make_unique<GpuTestDevice>(device);
 }
 
 GuardedBuffer::GuardedBuffer(const TestDevice& device, std::size_t bytes, Placement placement,

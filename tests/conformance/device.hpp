@@ -1,5 +1,6 @@
-// Memory of the devices under test. A backend joins the tests by adding its
-// TestDevice to make_test_device(); nothing else here knows where memory lies.
+// Memory of the devices under test. Backends whose memory is a kronsparse::Buffer
+// are tested without more; others join by adding their TestDevice to
+// make_test_device(). Nothing else here knows where memory lies.
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,8 @@
 # a project that knows nothing but that prefix. Run with
 #   cmake -D BUILD_DIR=... -D WORK_DIR=... -D CONSUMER_DIR=... -D GENERATOR=...
 #         -D CXX_COMPILER=... -D MAKE_PROGRAM=... -D BUILD_TYPE=... [-D SOURCE_DIR=...] -P install_and_use.cmake
-# With SOURCE_DIR it first makes BUILD_DIR: a static library without the rest.
+# With SOURCE_DIR it first makes BUILD_DIR: a static library without the rest
+# (and without CUDA, whose kernels take minutes to compile once more).
 
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -18,7 +19,7 @@ set(toolchain -G "${GENERATOR}" "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}" "-DCMAKE_
 file(REMOVE_RECURSE "${WORK_DIR}")
 if(SOURCE_DIR)
   run("${CMAKE_COMMAND}" -S "${SOURCE_DIR}" -B "${BUILD_DIR}" ${toolchain} -DBUILD_SHARED_LIBS=OFF
-      -DKRONSPARSE_BUILD_TESTS=OFF -DKRONSPARSE_BUILD_CLI=OFF)
+      -DKRONSPARSE_BUILD_TESTS=OFF -DKRONSPARSE_BUILD_CLI=OFF -DKRONSPARSE_CUDA=OFF)
   run("${CMAKE_COMMAND}" --build "${BUILD_DIR}")
 endif()
 run("${CMAKE_COMMAND}" --install "${BUILD_DIR}" --prefix "${WORK_DIR}/prefix")

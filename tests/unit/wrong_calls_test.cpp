@@ -73,14 +73,9 @@ void validate(const std::function<void(Problem&)>& change) {
 // What is said of a device that no machine has, whatever this build and machine have.
 std::string missing(Device device) {
   std::string present;
-  bool is_built = false;
   for (const DeviceInfo& info : devices()) present += (present.empty() ? "" : ", ") + info.device.to_string();
-  for (const ImplementationInfo& info : implementations())
-    is_built = is_built || info.backend == device.backend;
-  const std::string why =
-      is_built ? "is not there"
-               : "cannot be used, this build has no " + std::string(name(device.backend)) + " backend";
-  return "device: " + device.to_string() + " " + why + "; present: " + present;
+  const std::string why = device.backend == Backend::cpu ? "there is no such device" : why_unusable(device);
+  return "device: " + device.to_string() + " cannot be used, " + why + "; present: " + present;
 }
 
 const std::string problem_words =
@@ -217,7 +212,8 @@ std::vector<WrongCall> wrong_problems() {
 
 std::vector<WrongCall> wrong_plans() {
   std::string names;
-  for (const ImplementationInfo& info : implementations()) names += (names.empty() ? "" : ", ") + info.name;
+  for (const ImplementationInfo& info : implementations())
+    if (info.backend == Backend::cpu) names += (names.empty() ? "" : ", ") + info.name;
   return {
       {"null values", ErrorCode::bad_pointer, "values: null given, must point to f32 elements",
        [] { Plan(Problem::parse(text), nullptr); }},

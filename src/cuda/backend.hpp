@@ -1,0 +1,14 @@
+// The implementations of this backend, one function per kernel family; backend.cpp puts them into the table.
+#pragma once
+
+#include "core/implementation.hpp"
+
+namespace kronsparse::cuda {
+
+[[nodiscard]] Implementation wgmma_implementation();     ///< multiply_wgmma.cu
+[[nodiscard]] Implementation mma_implementation();       ///< multiply_mma.cu
+[[nodiscard]] Implementation skinny_implementation();    ///< multiply_skinny.cu
+[[nodiscard]] Implementation simt_implementation();      ///< multiply_simt.cu
+[[nodiscard]] Implementation gradient_implementation();  ///< gradient_simt.cu
+
+}  // namespace kronsparse::cuda

@@ -1,0 +1,218 @@
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "core/message.hpp"
+#include "cuda/alignment.hpp"
+#include "cuda/backend.hpp"
+#include "cuda/mma_config.hpp"
+#include "cuda/multiply_mma.cuh"
+#include "cuda/runtime.hpp"
+#include "kronsparse/error.hpp"
+
+namespace kronsparse::cuda {
+namespace {
+
+using Kernel = void (*)(MmaArguments);
+
+template <Arithmetic A>
+Kernel kernel_of(XForm form, int warp_k) {
+  constexpr bool half = A == Arithmetic::f16 || A == Arithmetic::bf16;
+  const bool narrow = warp_k == 48;
+  if (form == XForm::columns)
+    return narrow ? multiply_mma<MmaTraits<A, XForm::columns, 48>>
+                  : multiply_mma<MmaTraits<A, XForm::columns, 64>>;
+  if constexpr (half)
+    if (form == XForm::rows)
+      return narrow ? multiply_mma<MmaTraits<A, XForm::rows, 48>>
+                    : multiply_mma<MmaTraits<A, XForm::rows, 64>>;
+  return narrow ? multiply_mma<MmaTraits<A, XForm::planes, 48>>
+                : multiply_mma<MmaTraits<A, XForm::planes, 64>>;
+}
+
+Kernel kernel_of(const MmaConfig& config) {
+  switch (config.arithmetic) {
+    case Arithmetic::f16:
+      return kernel_of<Arithmetic::f16>(config.form, config.warp_k);
+    case Arithmetic::bf16:
+      return kernel_of<Arithmetic::bf16>(config.form, config.warp_k);
+    case Arithmetic::tf32:
+      return kernel_of<Arithmetic::tf32>(config.form, config.warp_k);
+    case Arithmetic::tf32x3:
+      return kernel_of<Arithmetic::tf32x3>(config.form, config.warp_k);
+  }
+  throw Error(ErrorCode::internal, "mma: unknown arithmetic");
+}
+
+class MmaExecutor final : public Executor {
+ public:
+  MmaExecutor(const Problem& problem, Device device)
+      : problem_(problem),
+        device_(device.index),
+        product_(product_of(problem)),
+        config_(mma_config(problem, gpu(device))),
+        kernel_(kernel_of(config_)) {
+    const DeviceGuard guard(device_);
+    check(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, config_.shared_bytes),
+          "mma: asking for shared memory");
+    int blocks = 0;
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel_, config_.threads(),
+                                                        static_cast<std::size_t>(config_.shared_bytes)),
+          "mma: asking for the occupancy");
+    if (blocks == 0) throw Error(ErrorCode::internal, "mma: no block fits on a multiprocessor");
+    const std::int64_t tiles = tile_count();
+    blocks_ = static_cast<unsigned>(
+        std::min<std::int64_t>(tiles, std::int64_t{blocks} * gpu(device).multiprocessors));
+    weights_ = DeviceMemory(device_, static_cast<std::size_t>(config_.order.elements()) * element_bytes());
+  }
+
+  void set_values(const void* values) override {
+    const DeviceGuard guard(device_);
+    const ValueOrder from = ValueOrder::of(config_.order, is_transposed(problem_.operation));
+    const auto blocks =
+        static_cast<unsigned>(std::min<std::int64_t>((config_.order.elements() + 255) / 256, 65535));
+    if (element_bytes() == 2)
+      pack_weights<<<blocks, 256>>>(static_cast<const std::uint16_t*>(values),
+                                    static_cast<std::uint16_t*>(weights_.data()), config_.order, from);
+    else
+      pack_weights<<<blocks, 256>>>(static_cast<const std::uint32_t*>(values),
+                                    static_cast<std::uint32_t*>(weights_.data()), config_.order, from);
+    check_launch("pack_weights");
+    check(cudaStreamSynchronize(nullptr), "mma: packing weights");
+  }
+
+  void run(const Operands& operands) const override {
+    const DeviceGuard guard(device_);
+    const MmaArguments arguments = arguments_of(operands);
+    kernel_<<<blocks_, static_cast<unsigned>(config_.threads()),
+              static_cast<std::size_t>(config_.shared_bytes), static_cast<cudaStream_t>(operands.stream)>>>(
+        arguments);
+    check_launch("multiply_mma");
+  }
+
+  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }
+
+ private:
+  [[nodiscard]] std::size_t element_bytes() const { return problem_.dtype == DType::f32 ? 4 : 2; }
+  [[nodiscard]] std::int64_t n_tiles() const {
+    return (product_.batch + config_.tile_n() - 1) / config_.tile_n();
+  }
+  [[nodiscard]] std::int64_t tile_count() const { return config_.order.groups() * n_tiles(); }
+
+  [[nodiscard]] MmaArguments arguments_of(const Operands& operands) const {
+    const Product& p = product_;
+    const auto bytes = static_cast<std::int64_t>(element_bytes());
+    const auto x = reinterpret_cast<std::uintptr_t>(operands.x);
+    const auto y = reinterpret_cast<std::uintptr_t>(operands.y);
+    const int least = static_cast<int>(bytes);
+    int x_copy = 0;
+    int y_store = 0;
+    if (config_.form == XForm::columns) {
+      x_copy = common_alignment(least, x, p.x_feature * bytes);
+      y_store = common_alignment(least, y, p.y_feature * bytes);
+    } else {
+      // One word of j: a row of words, or of elements, is contiguous over the terms.
+      const bool lines = config_.words == 1 && config_.order.j_groups == 1;
+      x_copy = lines ? common_alignment(least, x, p.x_sample * bytes, p.c * p.d * bytes)
+                     : std::min(4, common_alignment(least, x, p.x_sample * bytes, p.d * bytes));
+      y_store = common_alignment(least, y, p.y_sample * bytes, (p.d == 1 ? p.b : p.d) * bytes);
+      y_store = std::min(y_store, 4);
+    }
+    return {.x = static_cast<const std::byte*>(operands.x),
+            .y = static_cast<std::byte*>(operands.y),
+            .bias = operands.bias,
+            .weights = static_cast<const std::byte*>(weights_.data()),
+            .batch = p.batch,
+            .b = p.b,
+            .c = p.c,
+            .d = p.d,
+            .x_sample = p.x_sample,
+            .x_feature = p.x_feature,
+            .y_sample = p.y_sample,
+            .y_feature = p.y_feature,
+            .order = config_.order,
+            .n_tiles = n_tiles(),
+            .tiles = tile_count(),
+            .x_row_step = (config_.form == XForm::columns ? p.d * p.x_feature : p.x_sample) * bytes,
+            .x_chunk_step = 16 * p.d * p.x_feature * bytes,
+            .words = config_.words,
+            .warps_k = config_.warps_k,
+            .warps_n = config_.warps_n,
+            .tile_n = config_.tile_n(),
+            .chunks = static_cast<int>(config_.order.chunks),
+            .sub_chunks = config_.sub_chunks,
+            .planes_passes = 16 / config_.warps_k,
+            .unit_passes = 4 / config_.warps_k,
+            .plane_bytes = config_.plane_bytes,
+            .x_chunk_bytes = config_.x_stage_bytes / config_.sub_chunks,
+            .x_stage_bytes = config_.x_stage_bytes,
+            .w_chunk_bytes = static_cast<int>(config_.order.chunk_elements() * bytes),
+            .w_stage_bytes = config_.w_stage_bytes,
+            .w_region_offset = kStages * config_.x_stage_bytes,
+            .out_offset = config_.shared_bytes - 2 * config_.out_bytes,
+            .out_pitch = config_.out_pitch,
+            .out_bytes = config_.out_bytes,
+            .x_copy = x_copy,
+            .y_store = y_store,
+            .activation = problem_.activation};
+  }
+
+  Problem problem_;
+  int device_;
+  Product product_;
+  MmaConfig config_;
+  Kernel kernel_;
+  unsigned blocks_ = 0;
+  DeviceMemory weights_;
+};
+
+std::string refuse(const Problem& problem, Device device) {
+  if (problem.operation == Operation::gradient)
+    return "multiplies only, the gradient has its own implementation";
+  if (problem.dtype != DType::f16 && problem.dtype != DType::bf16 && problem.dtype != DType::f32)
+    return message("tensor cores here multiply f16, bf16 and f32, not {}", name(problem.dtype));
+  if (problem.dtype == DType::f32 && problem.mode == Mode::ieee) return "the mode ieee allows FMA units only";
+  // The split loses up to 9 units in the last place of a product: sums must be
+  // long enough for a library's own rounding errors to be of that size.
+  constexpr std::int64_t least_terms = 16;
+  if (problem.dtype == DType::f32 && problem.mode == Mode::fp32 && product_of(problem).c < least_terms)
+    return message("sums of {} terms would be less accurate than a library's, it takes {} or more",
+                   product_of(problem).c, least_terms);
+  constexpr std::int64_t limit = std::int64_t{1} << 31;
+  const Pattern& pattern = problem.pattern;
+  if (pattern.b >= limit || pattern.c >= limit || pattern.d >= limit) return "counts b, c and d in 32 bits";
+  const GpuFacts& facts = gpu(device);
+  if (facts.compute_capability < 80)
+    return message("needs compute capability 8.0, {} has {}.{}", facts.name, facts.compute_capability / 10,
+                   facts.compute_capability % 10);
+  const MmaConfig config = mma_config(problem, facts);
+  if (static_cast<std::size_t>(config.shared_bytes) > facts.shared_bytes)
+    return message("its tiles need {} bytes of shared memory, {} has {}", config.shared_bytes, facts.name,
+                   facts.shared_bytes);
+  const double tiles =
+      static_cast<double>(config.order.groups()) * (static_cast<double>(problem.batch) / config.tile_n() + 1);
+  if (tiles >= static_cast<double>(limit)) return "counts its tiles in 32 bits";
+  return {};
+}
+
+double predict(const Problem& problem, Device device) {
+  return mma_seconds(problem, mma_config(problem, gpu(device)), gpu(device));
+}
+
+std::unique_ptr<Executor> make(const Problem& problem, Device device) {
+  return std::make_unique<MmaExecutor>(problem, device);
+}
+
+}  // namespace
+
+Implementation mma_implementation() {
+  return {.name = "mma",
+          .backend = Backend::cuda,
+          .summary = "tensor cores (mma.sync), one fused pass over x and y in either layout",
+          .refuse = refuse,
+          .predict = predict,
+          .make = make};
+}
+
+}  // namespace kronsparse::cuda

@@ -1,0 +1,296 @@
+// The multiplication on the FMA units: which tile takes a problem, its cost, its launch.
+
+#include <algorithm>
+#include <limits>
+#include <span>
+
+#include "cuda/backend.hpp"
+#include "cuda/multiply_simt.cuh"
+#include "cuda/product.hpp"
+#include "cuda/runtime.hpp"
+#include "cuda/simt_launch.hpp"
+
+namespace kronsparse::cuda {
+namespace {
+
+using namespace simt;
+
+/// A compiled kernel, as the launcher sees it.
+struct Kernel {
+  bool batch_first;
+  int j, m, n;  ///< of a block's tile
+  int depth, threads;
+  std::size_t stage_bytes, staging_bytes;
+  double cost;  ///< of the arithmetic of one tile over that of an 8 x 8 tile per thread
+  const void* function;
+};
+
+template <class K>
+Kernel kernel() {
+  using Tile = typename K::Tile;
+  // Fewer sums per thread, more of its instructions are loads.
+  const double loads = 1.0 / Tile::TM + 1.0 / Tile::TN;
+  return {.batch_first = K::BatchFirst,
+          .j = Tile::J,
+          .m = Tile::M,
+          .n = Tile::N,
+          .depth = K::Depth,
+          .threads = Tile::threads,
+          .stage_bytes = K::stage_bytes,
+          .staging_bytes = K::staging_bytes,
+          .cost = 0.5 + 2.0 * loads,
+          .function = reinterpret_cast<const void*>(&multiply_simt<K>)};
+}
+
+/// The tiles of f32, made for speed: 64 (48) sums per thread, and for every
+/// small d a tile as wide as d, since rows of d floats are what lies together.
+/// A tile of 6 columns per thread is there for b = 48, 96, 144, ...
+std::span<const Kernel> f32_kernels() {
+  static const Kernel kernels[] = {
+      // d = 1: chunks of 16 l where registers allow, so that a sample's part of one is 64 bytes.
+      kernel<MultiplySimt<Tile<float, 1, 4, 2, 8, 8>, 16, true>>(),  // 128 x 128
+      kernel<MultiplySimt<Tile<float, 1, 8, 1, 8, 8>, 8, true>>(),   // 256 x 64
+      kernel<MultiplySimt<Tile<float, 1, 4, 2, 8, 6>, 16, true>>(),  // 128 x 96
+      kernel<MultiplySimt<Tile<float, 1, 8, 1, 8, 6>, 8, true>>(),   // 256 x 48
+      kernel<MultiplySimt<Tile<float, 2, 4, 1, 8, 8>, 16, true>>(),
+      kernel<MultiplySimt<Tile<float, 2, 4, 1, 8, 6>, 16, true>>(),
+      kernel<MultiplySimt<Tile<float, 3, 2, 1, 8, 8>, 8, true>>(),
+      kernel<MultiplySimt<Tile<float, 3, 2, 1, 8, 6>, 8, true>>(),
+      kernel<MultiplySimt<Tile<float, 4, 2, 1, 8, 8>, 8, true>>(),
+      kernel<MultiplySimt<Tile<float, 4, 2, 1, 8, 6>, 8, true>>(),
+      kernel<MultiplySimt<Tile<float, 6, 1, 1, 8, 8>, 8, true>>(),
+      kernel<MultiplySimt<Tile<float, 6, 1, 1, 8, 6>, 8, true>>(),
+      kernel<MultiplySimt<Tile<float, 8, 1, 1, 8, 8>, 8, true>>(),  // 32 x 64
+      kernel<MultiplySimt<Tile<float, 8, 1, 1, 8, 6>, 8, true>>(),  // 32 x 48
+      kernel<MultiplySimt<Tile<float, 1, 4, 2, 8, 8>, 16, false>>(),
+      kernel<MultiplySimt<Tile<float, 1, 8, 1, 8, 8>, 16, false>>(),
+      kernel<MultiplySimt<Tile<float, 1, 4, 2, 8, 6>, 16, false>>(),
+      kernel<MultiplySimt<Tile<float, 1, 8, 1, 8, 6>, 16, false>>(),
+  };
+  return kernels;
+}
+
+/// The other dtypes: one tile for d = 1 and batch_last, one for larger d.
+template <class Single, class Grouped>
+std::span<const Kernel> plain_kernels() {
+  static const Kernel kernels[] = {
+      kernel<MultiplySimt<Single, 8, true>>(),
+      kernel<MultiplySimt<Grouped, 8, true>>(),
+      kernel<MultiplySimt<Single, 8, false>>(),
+  };
+  return kernels;
+}
+
+std::span<const Kernel> kernels_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return f32_kernels();
+    case DType::f64:
+      return plain_kernels<Tile<double, 1, 4, 2, 8, 4>, Tile<double, 4, 2, 1, 8, 4>>();
+    case DType::f16:
+      return plain_kernels<Tile<__half, 1, 4, 2, 8, 8>, Tile<__half, 8, 1, 1, 8, 8>>();
+    case DType::bf16:
+      return plain_kernels<Tile<__nv_bfloat16, 1, 4, 2, 8, 8>, Tile<__nv_bfloat16, 8, 1, 1, 8, 8>>();
+    case DType::complex64:
+      return plain_kernels<Tile<Complex<float>, 1, 4, 2, 4, 4>, Tile<Complex<float>, 4, 2, 1, 4, 4>>();
+    case DType::complex128:  // half the threads: 64 KB of shared memory is all that sm_75 has
+      return plain_kernels<Tile<Complex<double>, 1, 2, 2, 4, 4>, Tile<Complex<double>, 2, 2, 1, 4, 4>>();
+  }
+  return {};
+}
+
+const void* pack_kernel_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return reinterpret_cast<const void*>(&pack_simt<float>);
+    case DType::f64:
+      return reinterpret_cast<const void*>(&pack_simt<double>);
+    case DType::f16:
+      return reinterpret_cast<const void*>(&pack_simt<__half>);
+    case DType::bf16:
+      return reinterpret_cast<const void*>(&pack_simt<__nv_bfloat16>);
+    case DType::complex64:
+      return reinterpret_cast<const void*>(&pack_simt<Complex<float>>);
+    case DType::complex128:
+      return reinterpret_cast<const void*>(&pack_simt<Complex<double>>);
+  }
+  return nullptr;
+}
+
+/// Multiplications and additions with everything that is padded, weighted.
+double arithmetic(const Kernel& kernel, const Product& p, DType dtype) {
+  const double sectors = kernel.batch_first ? repeated_sectors(kernel.j, p.d, dtype) : 1;
+  return 2.0 * (is_complex(dtype) ? 4 : 1) * static_cast<double>(p.a) * padded(p.batch, kernel.m) *
+         padded(p.b, kernel.n) * padded(p.c, kernel.depth) * padded(p.d, kernel.j) * kernel.cost *
+         (1 + 0.3 * (sectors - 1));
+}
+
+const Kernel& choose(const Problem& problem) {
+  const Product p = product_of(problem);
+  const bool batch_first = problem.layout == Layout::batch_first;
+  const Kernel* best = nullptr;
+  for (const Kernel& kernel : kernels_of(problem.dtype)) {
+    if (kernel.batch_first != batch_first) continue;
+    if (best == nullptr || arithmetic(kernel, p, problem.dtype) < arithmetic(*best, p, problem.dtype))
+      best = &kernel;
+  }
+  return *best;
+}
+
+std::string refuse(const Problem& problem, Device) {
+  if (problem.operation == Operation::gradient)
+    return "computes products with the matrix, not the gradient of its values";
+  return "";
+}
+
+double predict(const Problem& problem, Device device) {
+  const GpuFacts& facts = gpu(device);
+  const Product p = product_of(problem);
+  const Kernel& kernel = choose(problem);
+  const double blocks = static_cast<double>(p.a) * static_cast<double>(tiles_of(p.d, kernel.j)) *
+                        static_cast<double>(tiles_of(p.b, kernel.n)) *
+                        static_cast<double>(tiles_of(p.batch, kernel.m));
+  const double idle = std::max(1.0, std::max(facts.multiprocessors, 1) / std::max(blocks, 1.0));
+  // Two thirds of the FMA units' rate, if there are blocks for all of them.
+  const double seconds =
+      arithmetic(kernel, p, problem.dtype) * idle / (0.66 * fma_rate(facts, problem.dtype));
+  return 3e-6 + std::max(seconds, problem.bytes() / std::max(facts.memory_rate, 1e10));
+}
+
+class MultiplySimtExecutor final : public Executor {
+ public:
+  MultiplySimtExecutor(const Problem& problem, Device device)
+      : problem_(problem), device_(device), product_(product_of(problem)), kernel_(choose(problem)) {
+    const DeviceGuard guard(device.index);
+    const GpuFacts& facts = gpu(device);
+    groups_ = tiles_of(product_.d, kernel_.j);
+    output_tiles_ = tiles_of(product_.b, kernel_.n);
+    sample_tiles_ = tiles_of(product_.batch, kernel_.m);
+
+    const std::size_t element = is_half(problem.dtype) ? 4 : size_of(problem.dtype);
+    packed_elements_ = product_.a * groups_ * output_tiles_ * product_.c * kernel_.j * kernel_.n;
+    packed_ = DeviceMemory(device.index, static_cast<std::size_t>(packed_elements_) * element);
+
+    // As many groups of j side by side as leave their weights in L2.
+    const double group_bytes = static_cast<double>(packed_elements_) * static_cast<double>(element) /
+                               static_cast<double>(product_.a * groups_);
+    const double room = std::max(0.4 * static_cast<double>(facts.l2_bytes), 1.0);
+    inner_groups_ = problem.layout == Layout::batch_last
+                        ? 1
+                        : std::clamp<std::int64_t>(static_cast<std::int64_t>(room / group_bytes), 1, groups_);
+    while (groups_ % inner_groups_ != 0) --inner_groups_;
+
+    stages_ = kernel_.depth * kernel_.j <= 16 ? 4 : 3;
+    const auto bytes = [this](int stages) {
+      return target_bytes +
+             std::max(static_cast<std::size_t>(stages) * kernel_.stage_bytes, kernel_.staging_bytes);
+    };
+    while (stages_ > 2 && bytes(stages_) > facts.shared_bytes) --stages_;
+    shared_bytes_ = bytes(stages_);
+    check(cudaFuncSetAttribute(kernel_.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(shared_bytes_)),
+          "reserving shared memory for the simt kernel");
+  }
+
+  void set_values(const void* values) override {
+    const DeviceGuard guard(device_.index);
+    const bool transposed = is_transposed(problem_.operation);
+    PackSimtArgs args{.values = values,
+                      .packed = packed_.data(),
+                      .elements = packed_elements_,
+                      .b = product_.b,
+                      .c = product_.c,
+                      .d = product_.d,
+                      .k_stride = transposed ? product_.d : product_.c * product_.d,
+                      .l_stride = transposed ? product_.b * product_.d : product_.d,
+                      .groups = static_cast<std::uint32_t>(groups_),
+                      .tiles = static_cast<std::uint32_t>(output_tiles_),
+                      .j_width = static_cast<std::uint32_t>(kernel_.j),
+                      .k_width = static_cast<std::uint32_t>(kernel_.n),
+                      .conjugated = problem_.operation == Operation::adjoint};
+    const auto blocks =
+        static_cast<unsigned>(std::min<std::int64_t>(tiles_of(packed_elements_, 256), 1 << 20));
+    void* parameters[] = {&args};
+    check(cudaLaunchKernel(pack_kernel_of(problem_.dtype), dim3(blocks), dim3(256), parameters, 0, nullptr),
+          "packing weights for the simt kernel");
+    check(cudaStreamSynchronize(nullptr), "packing weights for the simt kernel");
+  }
+
+  void run(const Operands& operands) const override {
+    const DeviceGuard guard(device_.index);
+    const std::int64_t chunks = tiles_of(product_.c, kernel_.depth);
+    MultiplySimtArgs args{.x = operands.x,
+                          .y = operands.y,
+                          .bias = problem_.bias ? operands.bias : nullptr,
+                          .weights = packed_.data(),
+                          .batch = product_.batch,
+                          .b = product_.b,
+                          .c = product_.c,
+                          .d = product_.d,
+                          .x_sample = product_.x_sample,
+                          .x_feature = product_.x_feature,
+                          .y_sample = product_.y_sample,
+                          .y_feature = product_.y_feature,
+                          .x_step = product_.d * product_.x_feature,
+                          .output_tiles = static_cast<std::uint32_t>(output_tiles_),
+                          .inner_groups = static_cast<std::uint32_t>(inner_groups_),
+                          .sample_tiles = static_cast<std::uint32_t>(sample_tiles_),
+                          .outer_groups = static_cast<std::uint32_t>(groups_ / inner_groups_),
+                          .chunks = static_cast<int>(chunks),
+                          .last_chunk = static_cast<int>(product_.c - (chunks - 1) * kernel_.depth),
+                          .stages = stages_,
+                          .activation = problem_.activation};
+    // Vectors of four: samples in batch_last; in batch_first j, or outputs when
+    // there is one j (of x, then, neighbouring l are scattered one by one).
+    const bool batch_first = kernel_.batch_first;
+    args.x_vectors = !batch_first && aligned_16(operands.x) && product_.x_feature % 4 == 0;
+    args.y_vectors =
+        aligned_16(operands.y) && (batch_first ? product_.y_sample : product_.y_feature) % 4 == 0;
+    if (batch_first && kernel_.j == 1)
+      args.y_vectors = args.y_vectors && product_.d == 1 && product_.b % 4 == 0;
+    if (batch_first && kernel_.j > 1) args.y_vectors = args.y_vectors && product_.d % 4 == 0;
+
+    const auto tiles = static_cast<std::uint64_t>(output_tiles_) * groups_ * sample_tiles_ * product_.a;
+    constexpr std::uint64_t most = std::numeric_limits<std::int32_t>::max();
+    void* parameters[] = {&args};
+    for (; args.first_tile < tiles; args.first_tile += most) {
+      const auto blocks = static_cast<unsigned>(std::min(most, tiles - args.first_tile));
+      check(cudaLaunchKernel(kernel_.function, dim3(blocks), dim3(static_cast<unsigned>(kernel_.threads)),
+                             parameters, shared_bytes_, static_cast<cudaStream_t>(operands.stream)),
+            "launching the simt kernel");
+    }
+    check_launch("simt");
+  }
+
+  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return packed_.bytes(); }
+
+ private:
+  static bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+  Problem problem_;
+  Device device_;
+  Product product_;
+  const Kernel& kernel_;
+  std::int64_t groups_ = 1, inner_groups_ = 1, output_tiles_ = 1, sample_tiles_ = 1;
+  std::int64_t packed_elements_ = 0;
+  int stages_ = 2;
+  std::size_t shared_bytes_ = 0;
+  DeviceMemory packed_;
+};
+
+std::unique_ptr<Executor> make(const Problem& problem, Device device) {
+  return std::make_unique<MultiplySimtExecutor>(problem, device);
+}
+
+}  // namespace
+
+Implementation simt_implementation() {
+  return {.name = "simt",
+          .backend = Backend::cuda,
+          .summary = "register tiles on the FMA units, every dtype, X and Y read and written in place",
+          .refuse = refuse,
+          .predict = predict,
+          .make = make};
+}
+
+}  // namespace kronsparse::cuda

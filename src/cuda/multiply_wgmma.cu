@@ -1,0 +1,195 @@
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+#include "core/message.hpp"
+#include "cuda/alignment.hpp"
+#include "cuda/backend.hpp"
+#include "cuda/multiply_wgmma.hpp"
+#include "cuda/runtime.hpp"
+#include "kronsparse/error.hpp"
+
+namespace kronsparse::cuda {
+namespace {
+
+WgmmaKernel kernel_of(const WgmmaConfig& config) {
+  switch (config.arithmetic) {
+    case Arithmetic::f16:
+      return wgmma_f16_kernel(config.shape_index);
+    case Arithmetic::bf16:
+      return wgmma_bf16_kernel(config.shape_index);
+    case Arithmetic::tf32:
+      return wgmma_tf32_kernel(config.shape_index);
+    case Arithmetic::tf32x3:
+      return wgmma_tf32x3_kernel(config.shape_index);
+  }
+  throw Error(ErrorCode::internal, "wgmma: unknown arithmetic");
+}
+
+class WgmmaExecutor final : public Executor {
+ public:
+  WgmmaExecutor(const Problem& problem, Device device)
+      : problem_(problem),
+        device_(device.index),
+        product_(product_of(problem)),
+        config_(wgmma_config(problem, gpu(device))),
+        kernel_(kernel_of(config_)) {
+    const DeviceGuard guard(device_);
+    check(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, config_.shared_bytes),
+          "wgmma: asking for shared memory");
+    weights_ = DeviceMemory(device_, static_cast<std::size_t>(config_.order.elements()) * element_bytes());
+    // Packing writes the weights alone; what pads them stays zero.
+    check(cudaMemset(weights_.data(), 0, weights_.bytes()), "wgmma: clearing the weights");
+  }
+
+  void set_values(const void* values) override {
+    const DeviceGuard guard(device_);
+    const bool transposed = is_transposed(problem_.operation);
+    const auto blocks =
+        static_cast<unsigned>(std::min<std::int64_t>((problem_.pattern.nnz() + 255) / 256, 65535));
+    if (element_bytes() == 2)
+      pack_wgmma_weights<<<blocks, 256>>>(static_cast<const std::uint16_t*>(values),
+                                          static_cast<std::uint16_t*>(weights_.data()), config_.order,
+                                          transposed);
+    else
+      pack_wgmma_weights<<<blocks, 256>>>(static_cast<const std::uint32_t*>(values),
+                                          static_cast<std::uint32_t*>(weights_.data()), config_.order,
+                                          transposed);
+    check_launch("pack_wgmma_weights");
+    check(cudaStreamSynchronize(nullptr), "wgmma: packing weights");
+  }
+
+  void run(const Operands& operands) const override {
+    const DeviceGuard guard(device_);
+    const WgmmaArguments arguments = arguments_of(operands);
+    kernel_<<<static_cast<unsigned>(config_.blocks), kProducerThreads + kConsumerThreads,
+              static_cast<std::size_t>(config_.shared_bytes), static_cast<cudaStream_t>(operands.stream)>>>(
+        arguments);
+    check_launch("multiply_wgmma");
+  }
+
+  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }
+
+ private:
+  [[nodiscard]] std::size_t element_bytes() const { return problem_.dtype == DType::f32 ? 4 : 2; }
+  [[nodiscard]] std::int64_t n_tiles() const {
+    return (product_.batch + config_.tile_n - 1) / config_.tile_n;
+  }
+  [[nodiscard]] std::int64_t tile_count() const { return config_.order.groups() * n_tiles(); }
+
+  [[nodiscard]] WgmmaArguments arguments_of(const Operands& operands) const {
+    const Product& p = product_;
+    const auto bytes = static_cast<std::int64_t>(element_bytes());
+    const auto x = reinterpret_cast<std::uintptr_t>(operands.x);
+    const auto y = reinterpret_cast<std::uintptr_t>(operands.y);
+    const int least = static_cast<int>(bytes);
+    int x_copy = 0;
+    int y_store = 0;
+    if (config_.shape.form == XForm::columns) {
+      x_copy = common_alignment(least, x, p.x_feature * bytes);
+      y_store = common_alignment(least, y, p.y_feature * bytes);
+    } else {
+      // Units of 16 bytes: of some j of one term, or of whole terms, which then are contiguous.
+      const std::int64_t x_block = p.a == 1 ? 0 : p.c * p.d * bytes;
+      const bool whole_terms = config_.order.j_count == p.d;
+      x_copy = common_alignment(least, x, p.x_sample * bytes, whole_terms ? x_block : p.d * bytes);
+      if (!whole_terms && config_.words != 8) x_copy = std::min(x_copy, 4);
+      if (config_.shape.form == XForm::planes && p.d * bytes % 4 != 0) x_copy = least;
+      const std::int64_t y_block = p.a == 1 ? 0 : p.b * p.d * bytes;
+      y_store = config_.order.j_groups == 1 ? common_alignment(least, y, p.y_sample * bytes, y_block)
+                                            : common_alignment(least, y, p.y_sample * bytes, p.d * bytes);
+      // Pairs of j that a row of an odd d splits are stored one by one.
+      if (bytes == 2 && p.d % 2 == 1 && p.d > 1) y_store = 2;
+    }
+    return {.x = static_cast<const std::byte*>(operands.x),
+            .y = static_cast<std::byte*>(operands.y),
+            .bias = operands.bias,
+            .weights = static_cast<const std::byte*>(weights_.data()),
+            .batch = p.batch,
+            .b = p.b,
+            .c = p.c,
+            .d = p.d,
+            .x_sample = p.x_sample,
+            .x_feature = p.x_feature,
+            .y_sample = p.y_sample,
+            .y_feature = p.y_feature,
+            .order = config_.order,
+            .x_row_step = (config_.shape.form == XForm::columns ? p.d * p.x_feature : p.x_sample) * bytes,
+            .x_chunk_step = 16 * p.d * p.x_feature * bytes,
+            .n_tiles = static_cast<std::uint32_t>(n_tiles()),
+            .tiles = static_cast<std::uint32_t>(tile_count()),
+            .blocks_per_group = static_cast<std::uint32_t>(config_.blocks_per_group),
+            .bundle_groups = static_cast<std::uint32_t>(config_.bundle_groups),
+            .chunks = static_cast<int>(config_.order.chunks),
+            .stages = config_.stages,
+            .x_stage_bytes = config_.x_stage_bytes,
+            .w_chunk_bytes = config_.w_chunk_bytes,
+            .w_stage_bytes = config_.w_stage_bytes,
+            .w_region_offset = config_.w_region_offset,
+            .stages_offset = config_.stages_offset,
+            .out_offset = config_.out_offset,
+            .out_pitch_bytes = config_.out_pitch_bytes,
+            .x_copy = x_copy,
+            .y_store = y_store,
+            .activation = problem_.activation};
+  }
+
+  Problem problem_;
+  int device_;
+  Product product_;
+  WgmmaConfig config_;
+  WgmmaKernel kernel_;
+  DeviceMemory weights_;
+};
+
+std::string refuse(const Problem& problem, Device device) {
+  if (problem.operation == Operation::gradient)
+    return "multiplies only, the gradient has its own implementation";
+  if (problem.dtype != DType::f16 && problem.dtype != DType::bf16 && problem.dtype != DType::f32)
+    return message("tensor cores here multiply f16, bf16 and f32, not {}", name(problem.dtype));
+  if (problem.dtype == DType::f32 && problem.mode == Mode::ieee) return "the mode ieee allows FMA units only";
+  // The split loses up to 9 units in the last place of a product: sums must be
+  // long enough for a library's own rounding errors to be of that size.
+  constexpr std::int64_t least_terms = 16;
+  if (problem.dtype == DType::f32 && problem.mode == Mode::fp32 && product_of(problem).c < least_terms)
+    return message("sums of {} terms would be less accurate than a library's, it takes {} or more",
+                   product_of(problem).c, least_terms);
+  constexpr std::int64_t limit = std::int64_t{1} << 31;
+  const Pattern& pattern = problem.pattern;
+  if (pattern.b >= limit || pattern.c >= limit || pattern.d >= limit) return "counts b, c and d in 32 bits";
+  const GpuFacts& facts = gpu(device);
+  if (facts.compute_capability != 90)
+    return message("needs compute capability 9.0, {} has {}.{}", facts.name, facts.compute_capability / 10,
+                   facts.compute_capability % 10);
+  const WgmmaConfig config = wgmma_config(problem, facts);
+  if (static_cast<std::size_t>(config.shared_bytes) > facts.shared_bytes)
+    return message("its tiles need {} bytes of shared memory, {} has {}", config.shared_bytes, facts.name,
+                   facts.shared_bytes);
+  const double tiles =
+      static_cast<double>(config.order.groups()) * (static_cast<double>(problem.batch) / config.tile_n + 1);
+  if (tiles >= static_cast<double>(limit)) return "counts its tiles in 32 bits";
+  return {};
+}
+
+double predict(const Problem& problem, Device device) {
+  return wgmma_seconds(problem, wgmma_config(problem, gpu(device)), gpu(device));
+}
+
+std::unique_ptr<Executor> make(const Problem& problem, Device device) {
+  return std::make_unique<WgmmaExecutor>(problem, device);
+}
+
+}  // namespace
+
+Implementation wgmma_implementation() {
+  return {.name = "wgmma",
+          .backend = Backend::cuda,
+          .summary = "Hopper tensor cores (wgmma), one fused pass over x and y in either layout",
+          .refuse = refuse,
+          .predict = predict,
+          .make = make};
+}
+
+}  // namespace kronsparse::cuda

@@ -1,0 +1,96 @@
+// Hopper's barriers, bulk copies and register budgets, one function each.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/ptx.cuh"
+
+namespace kronsparse::cuda::ptx {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define KRONSPARSE_SM90_ASM(...) asm volatile(__VA_ARGS__)
+#else
+#define KRONSPARSE_SM90_ASM(...) __trap()
+#endif
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define KRONSPARSE_SM90A_ASM(...) asm volatile(__VA_ARGS__)
+#else
+#define KRONSPARSE_SM90A_ASM(...) __trap()
+#endif
+
+__device__ inline void barrier_init(std::uint32_t barrier, int arrivals) {
+  KRONSPARSE_SM90_ASM("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+/// Makes initialised barriers visible to the copy engine.
+__device__ inline void barrier_init_fence() {
+  KRONSPARSE_SM90_ASM("fence.mbarrier_init.release.cluster;\n" ::: "memory");
+}
+__device__ inline void barrier_arrive(std::uint32_t barrier) {
+  KRONSPARSE_SM90_ASM("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(barrier) : "memory");
+}
+/// Arrives, and keeps the phase open until `bytes` more have been copied.
+__device__ inline void barrier_arrive_expecting(std::uint32_t barrier, int bytes) {
+  KRONSPARSE_SM90_ASM("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(barrier), "r"(bytes)
+                      : "memory");
+}
+/// Arrives when the thread's asynchronous copies up to now have arrived.
+__device__ inline void barrier_arrive_after_copies(std::uint32_t barrier) {
+  KRONSPARSE_SM90_ASM("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];\n" ::"r"(barrier) : "memory");
+}
+/// Waits for the end of the phase with this parity.
+__device__ inline void barrier_wait(std::uint32_t barrier, int parity) {
+  KRONSPARSE_SM90_ASM(
+      "{\n.reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra finished;\n"
+      "bra again;\n"
+      "finished:\n}\n" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+/// Copies a multiple of 16 bytes, which counts towards the barrier's phase.
+__device__ inline void copy_bulk(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
+  KRONSPARSE_SM90_ASM(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
+/// Waits for `threads` threads, whole warps, at one of the block's 16 numbered barriers.
+__device__ inline void barrier_of(int number, int threads) {
+  asm volatile("bar.sync %0, %1;\n" ::"r"(number), "r"(threads) : "memory");
+}
+
+/// Stores four 8x8 matrices of 16-bit elements transposed; the lanes give the addresses of their rows.
+__device__ inline void store_matrices_transposed(std::uint32_t address, std::uint32_t r0, std::uint32_t r1,
+                                                 std::uint32_t r2, std::uint32_t r3) {
+  KRONSPARSE_SM90_ASM("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};\n" ::"r"(address),
+                      "r"(r0), "r"(r1), "r"(r2), "r"(r3)
+                      : "memory");
+}
+
+__device__ inline void store_shared_8(std::uint32_t address, std::uint32_t v0, std::uint32_t v1) {
+  asm volatile("st.shared.v2.u32 [%0], {%1,%2};\n" ::"r"(address), "r"(v0), "r"(v1) : "memory");
+}
+__device__ inline void store_shared_16(std::uint32_t address, std::uint32_t v0, std::uint32_t v1,
+                                       std::uint32_t v2, std::uint32_t v3) {
+  asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};\n" ::"r"(address), "r"(v0), "r"(v1), "r"(v2), "r"(v3)
+               : "memory");
+}
+
+/// Gives registers of this warpgroup back, or takes those that another gave.
+template <int Registers>
+__device__ inline void give_registers() {
+  KRONSPARSE_SM90A_ASM("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(Registers));
+}
+template <int Registers>
+__device__ inline void take_registers() {
+  KRONSPARSE_SM90A_ASM("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(Registers));
+}
+
+#undef KRONSPARSE_SM90_ASM
+#undef KRONSPARSE_SM90A_ASM
+
+}  // namespace kronsparse::cuda::ptx

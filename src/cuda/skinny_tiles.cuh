@@ -1,0 +1,365 @@
+// The product for small batches, where the weights are the traffic: device side.
+//
+// Weights go once from DRAM to registers, as 16-byte loads in exactly the order
+// in which they are packed; x is staged in shared memory. A warp owns a row of
+// tiles: `tile_k` outputs of one (i, j), over a range of l. What is split over l
+// (between the warps of a block, and the blocks of a cluster) is added up in
+// shared memory in a fixed order, so results do not vary from run to run.
+//
+// Half types use the tensor cores from batch 1 on: the weights are the A
+// operand, 16 outputs x 16 terms to a tile, the batch is n. f32 uses FMA.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/epilogue.cuh"
+#include "kronsparse/problem.hpp"
+
+namespace kronsparse::cuda::skinny {
+
+inline constexpr int max_warps = 8;         ///< of a block
+inline constexpr int tile_bytes = 32 * 16;  ///< one 16-byte load of each lane
+
+/// One tile of weights: `tile_k` outputs x `tile_l` terms, and which of them a lane's 16 bytes hold.
+template <class T>
+struct Tile {
+  static constexpr bool tensor_core = sizeof(T) == 2;
+  static constexpr int vector = 16 / sizeof(T);  ///< elements of a 16-byte access
+  static constexpr int tile_k = tensor_core ? 16 : 32;
+  static constexpr int tile_l = tensor_core ? 16 : 4;
+  /// Floats from one sample's sums to the next in shared memory: with 4 over,
+  /// the lanes of an accumulator fragment write to 32 different banks.
+  static constexpr int sample_stride = tile_k + 4;
+  static_assert(tile_k * tile_l * sizeof(T) == tile_bytes);
+  static_assert(tile_l % vector == 0);
+
+  struct Place {
+    int k, l;
+  };
+  /// Where element `e` of `lane` lies in the tile. Half types: the A fragment of m16n8k16.
+  __host__ __device__ static constexpr Place place(int lane, int e) {
+    if constexpr (tensor_core)
+      return {lane / 4 + 8 * (e / 2 % 2), lane % 4 * 2 + 8 * (e / 4) + e % 2};
+    else
+      return {lane, e};
+  }
+};
+
+inline constexpr int tiles_in_flight = 8;  ///< of weights, for each warp; what is beyond waits in L2
+inline constexpr int tiles_at_a_time = 4;  ///< a chunk of asynchronously staged x is a multiple of these
+inline constexpr int loads_in_flight = 8;  ///< of 16 bytes of x, for each thread that transposes them
+/// Blocks that must fit an SM: with two, those of the next kernel load their weights
+/// while this one finishes, and clusters find room. f32 needs more registers for its sums.
+template <class T>
+__host__ __device__ constexpr int least_resident(int n_tiles) {
+  return Tile<T>::tensor_core || n_tiles <= 2 ? 2 : 1;
+}
+/// Bytes of shared memory up to which two blocks fit an SM of Hopper.
+inline constexpr int shared_for_two = (228 * 1024) / 2 - 1024;
+
+/// How a problem is cut into blocks, warps and tiles; fixed when the plan is made.
+///
+/// A panel is what shares x: one i and `j_group` neighbouring j. Its rows of tiles
+/// are numbered with j fastest, row = (k tile)·j_group + j. A block takes `groups`
+/// times `rows_per_group` of them; `warps_per_row` warps split the l of each.
+struct Cut {
+  int n_tiles = 1;  ///< of 8 samples that a block multiplies: 1, 2, 4 or 8
+  int j_group = 1;
+  int cluster = 1;         ///< blocks that split l and add up through distributed shared memory
+  int warps_per_row = 1;   ///< of one block that split l
+  int rows_per_group = 1;  ///< a power of two
+  int groups = 1;          ///< that a block works through, x staged once
+  int segments = 1;        ///< parts of a block's l that are staged one after the other
+  int tiles_per_warp = 1;  ///< of one row and segment
+  int k_blocks = 1;        ///< blocks that share a panel's rows
+  int j_groups = 1;
+  int run = 1;          ///< neighbouring l in the 16 bytes of x that a thread takes at once
+  bool vector = false;  ///< whether x can be read 16 bytes at a time, if it is aligned
+
+  [[nodiscard]] __host__ __device__ int warps() const { return warps_per_row * rows_per_group; }
+  /// Sums that add up to an output.
+  [[nodiscard]] __host__ __device__ int parts() const { return warps_per_row * cluster; }
+  /// Samples whose outputs one block of a cluster adds up and stores.
+  [[nodiscard]] __host__ __device__ int share() const { return n_tiles * 8 / cluster; }
+  /// Tiles of each warp whose x is waited for at once, where x is copied asynchronously: a quarter or so.
+  [[nodiscard]] __host__ __device__ int chunk() const {
+    return (tiles_per_warp + 4 * tiles_at_a_time - 1) / (4 * tiles_at_a_time) * tiles_at_a_time;
+  }
+  /// Terms of a segment, a multiple of the 8 or 4 of a 16-byte vector.
+  template <class T>
+  [[nodiscard]] __host__ __device__ int positions() const {
+    return warps_per_row * tiles_per_warp * Tile<T>::tile_l;
+  }
+  /// The l at position p of a segment. Vectors in shared memory hold the l that one
+  /// thread gathers with loads that neighbouring threads make contiguous.
+  template <class T>
+  [[nodiscard]] __host__ __device__ int l_at(int p) const {
+    constexpr int vector = Tile<T>::vector;
+    return run * (p % vector / run * (positions<T>() / vector) + p / vector) + p % run;
+  }
+};
+
+/// Where things lie in a block's shared memory, in bytes.
+struct SharedLayout {
+  int x_row;           ///< from one sample to the next; an odd multiple of 16, so that 8 samples are 8 banks
+  int x_plane;         ///< from one j to the next
+  int zeros;           ///< a row of zeros, for the samples beyond the batch
+  bool overlay;        ///< whether the sums take the place of x, so that two blocks fit an SM
+  int partial;         ///< sums of the block's share of samples: [buffer][row][part][sample][output]
+  int partial_part;    ///< from one part's sums to the next
+  int partial_buffer;  ///< from one group's sums to the next; two where a block has several groups
+  int total;
+};
+
+template <class T>
+SharedLayout shared_layout(const Cut& cut, int samples, int j_fastest) {
+  SharedLayout s{};
+  s.x_row = cut.positions<T>() * static_cast<int>(sizeof(T)) + 16;
+  s.x_plane = s.x_row * samples;
+  s.zeros = s.x_plane * cut.j_group;
+  s.partial = s.zeros + s.x_row;
+  // Sums are read together that are of neighbouring j, or of neighbouring quads of k
+  // where there is one j: their rows should lie 4 to 16 banks apart, quads on 16 bytes.
+  const int pad = (32 / j_fastest < 16 ? 32 / j_fastest : 16) / cut.parts();
+  const int least_pad = j_fastest == 1 ? 4 : 1;
+  s.partial_part = (cut.share() * Tile<T>::sample_stride + (pad > least_pad ? pad : least_pad)) * 4;
+  s.partial_buffer = s.partial_part * cut.warps() * cut.cluster;
+  const int sums = s.partial_buffer * (cut.groups > 1 ? 2 : 1);
+  s.overlay = cut.groups == 1 && s.partial + sums > shared_for_two;
+  const int x_end = s.partial;
+  if (s.overlay) s.partial = 0;
+  s.total = s.partial + sums > x_end ? s.partial + sums : x_end;
+  return s;
+}
+
+/// Everything one launch needs.
+struct Arguments {
+  const uint4* weights;
+  const void* x;
+  void* y;
+  const void* bias;  ///< null when there is none
+  Cut cut;
+  SharedLayout layout;
+  int batch;
+  int j_fastest_log2;  ///< rows of a group that are neighbouring j, as stores order them
+  bool quads;          ///< whether y can be written four features at a time
+  bool prefetch;       ///< whether blocks ask for all of their weights at once, into L2
+  Activation activation;
+  std::int64_t b, c, d;
+  std::int64_t x_sample, x_feature, y_sample, y_feature;
+};
+
+/// The weights in the order in which blocks, groups, warps and lanes read them.
+template <class T>
+__global__ void pack(uint4* packed, const T* values, Cut cut, std::int64_t vectors, std::int64_t b,
+                     std::int64_t c, std::int64_t d, std::int64_t k_stride, std::int64_t l_stride) {
+  for (std::int64_t index = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x; index < vectors;
+       index += std::int64_t{gridDim.x} * blockDim.x) {
+    const int lane = static_cast<int>(index % 32);
+    std::int64_t rest = index / 32;
+    const auto take = [&rest](std::int64_t count) {
+      const std::int64_t digit = rest % count;
+      rest /= count;
+      return digit;
+    };
+    const std::int64_t tile = take(cut.tiles_per_warp);
+    const std::int64_t segment = take(cut.segments);
+    const std::int64_t warp = take(cut.warps());
+    const std::int64_t group = take(cut.groups);
+    const std::int64_t rank = take(cut.cluster);
+    const std::int64_t k_block = take(cut.k_blocks);
+    const std::int64_t j_block = take(cut.j_groups);
+    const std::int64_t i = rest;
+    const std::int64_t row = (k_block * cut.groups + group) * cut.rows_per_group + warp / cut.warps_per_row;
+    const std::int64_t j = j_block * cut.j_group + row % cut.j_group;
+    const int first_position =
+        static_cast<int>((warp % cut.warps_per_row) * cut.tiles_per_warp + tile) * Tile<T>::tile_l;
+    union {
+      T element[Tile<T>::vector];
+      uint4 bits;
+    } out;
+    out.bits = {0, 0, 0, 0};
+    for (int e = 0; e < Tile<T>::vector; ++e) {
+      const auto place = Tile<T>::place(lane, e);
+      const std::int64_t k = row / cut.j_group * Tile<T>::tile_k + place.k;
+      const std::int64_t l =
+          (rank * cut.segments + segment) * cut.positions<T>() + cut.l_at<T>(first_position + place.l);
+      if (k < b && l < c && j < d) out.element[e] = values[i * b * c * d + k * k_stride + l * l_stride + j];
+    }
+    packed[index] = out.bits;
+  }
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+
+__device__ inline std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+// Volatile, as are the waits below: the first loads must be issued before the wait for the kernel ahead.
+__device__ inline uint4 load_weights(const uint4* address) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(address));
+  return v;
+}
+
+/// Has L2 fetch `bytes` of weights, a multiple of 16.
+__device__ inline void prefetch_weights(const uint4* address, unsigned bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(address), "r"(bytes) : "memory");
+#endif
+}
+
+/// Lets the next kernel of the stream begin with its own weights, then waits for
+/// the one before this: x is its result. Both do nothing for plain launches.
+__device__ inline void meet_neighbouring_kernels() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+__device__ inline void cluster_arrive() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+#endif
+}
+
+__device__ inline void cluster_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+#endif
+}
+
+/// Where a warp leaves its sums: with the block of the cluster that adds them up,
+/// which is the owner of 2^share_log2 neighbouring samples.
+struct PartialPlace {
+  std::uint32_t address;  ///< as it would be in this block
+  int share_log2;
+  bool is_shared_out;  ///< to other blocks
+
+  template <class T>
+  __device__ void put(int sample, int k, float value) const {
+    const std::uint32_t at = address + ((sample & ((1 << share_log2) - 1)) * Tile<T>::sample_stride + k) * 4;
+    if (!is_shared_out) {
+      asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(value) : "memory");
+      return;
+    }
+#if __CUDA_ARCH__ >= 900
+    std::uint32_t remote;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(at), "r"(sample >> share_log2));
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(remote), "f"(value) : "memory");
+#endif
+  }
+};
+
+__device__ inline void copy_async(std::uint32_t to, const void* from, bool inside) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0)
+               : "memory");
+}
+
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+/// Waits for the copies of all groups but the `newer` last ones.
+__device__ inline void wait_copies(int newer) {
+  if (newer == 0)
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+  else if (newer == 1)
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+  else if (newer == 2)
+    asm volatile("cp.async.wait_group 2;" ::: "memory");
+  else
+    asm volatile("cp.async.wait_group 3;" ::: "memory");
+}
+
+template <class T>
+__device__ inline void mma(float (&c)[4], const uint4& a, std::uint32_t b0, std::uint32_t b1) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>)
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+  else
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+}
+
+/// The sums of one row of tiles over n_tiles·8 samples, on the tensor cores.
+template <class T, int n_tiles, bool tensor_core = Tile<T>::tensor_core>
+struct Sums {
+  float c[n_tiles][4] = {};
+  std::uint32_t x_row[(n_tiles + 1) / 2];  ///< of the lane's row in each ldmatrix
+
+  __device__ Sums(std::uint32_t x, std::uint32_t zeros, int row_bytes, int samples, int lane) {
+    for (int pair = 0; pair < (n_tiles + 1) / 2; ++pair) {
+      const int sample = pair * 16 + lane / 16 * 8 + lane % 8;
+      x_row[pair] = (sample < samples ? x + sample * row_bytes : zeros) + lane / 8 % 2 * 16;
+    }
+  }
+
+  __device__ void add_tile(const uint4& weights, int tile) {
+    for (int pair = 0; pair < (n_tiles + 1) / 2; ++pair) {
+      std::uint32_t x[4];  // two tiles of 8 samples x 16 terms, by 8 terms
+      const std::uint32_t address = x_row[pair] + tile * (Tile<T>::tile_l * 2);
+      if constexpr (n_tiles == 1) {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                     : "=r"(x[0]), "=r"(x[1])
+                     : "r"(address));
+        mma<T>(c[0], weights, x[0], x[1]);
+      } else {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                     : "r"(address));
+        mma<T>(c[2 * pair], weights, x[0], x[1]);
+        mma<T>(c[2 * pair + 1], weights, x[2], x[3]);
+      }
+    }
+  }
+
+  __device__ void store(const PartialPlace& partial, int lane) const {
+    for (int n = 0; n < n_tiles; ++n)
+      for (int e = 0; e < 4; ++e) partial.put<T>(n * 8 + lane % 4 * 2 + e % 2, lane / 4 + e / 2 * 8, c[n][e]);
+  }
+};
+
+/// The same with FMA: a lane is an output, x is read by all lanes at once.
+template <class T, int n_tiles>
+struct Sums<T, n_tiles, false> {
+  float c[n_tiles * 8] = {};
+  std::uint32_t x_first;
+  int row_bytes, samples;
+
+  __device__ Sums(std::uint32_t x, std::uint32_t, int row_bytes, int samples, int)
+      : x_first(x), row_bytes(row_bytes), samples(samples) {}
+
+  __device__ void add_tile(const uint4& weights, int tile) {
+#pragma unroll
+    for (int n = 0; n < n_tiles * 8; ++n) {
+      if (n >= samples) break;
+      float4 x;
+      asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                   : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                   : "r"(x_first + n * row_bytes + tile * 16));
+      c[n] = fmaf(__uint_as_float(weights.x), x.x, c[n]);
+      c[n] = fmaf(__uint_as_float(weights.y), x.y, c[n]);
+      c[n] = fmaf(__uint_as_float(weights.z), x.z, c[n]);
+      c[n] = fmaf(__uint_as_float(weights.w), x.w, c[n]);
+    }
+  }
+
+  __device__ void store(const PartialPlace& partial, int lane) const {
+    for (int n = 0; n < n_tiles * 8; ++n) partial.put<T>(n, lane, c[n]);
+  }
+};
+
+#endif
+
+}  // namespace kronsparse::cuda::skinny

@@ -1,0 +1,158 @@
+#include <algorithm>
+#include <span>
+
+#include "cuda/wgmma_config.hpp"
+
+namespace kronsparse::cuda {
+namespace {
+
+constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
+
+Arithmetic arithmetic_of(const Problem& problem) {
+  if (problem.dtype == DType::f16) return Arithmetic::f16;
+  if (problem.dtype == DType::bf16) return Arithmetic::bf16;
+  return problem.mode == Mode::tf32 ? Arithmetic::tf32 : Arithmetic::tf32x3;
+}
+
+int words_of(const WgmmaShape& shape, int word_products) {
+  return shape.products / word_products * (shape.split_words ? 2 : 1);
+}
+
+/// The shape with as many words as needed that wastes the fewest outputs; of equals the widest.
+std::size_t choose_shape(std::span<const WgmmaShape> shapes, XForm form, std::int64_t words,
+                         int word_products, std::int64_t b) {
+  int block_words = 1 << 20;
+  for (const WgmmaShape& shape : shapes)
+    if (shape.form == form && words_of(shape, word_products) >= words)
+      block_words = std::min(block_words, words_of(shape, word_products));
+  std::size_t best = shapes.size();
+  for (std::size_t index = 0; index < shapes.size(); ++index) {
+    const WgmmaShape& shape = shapes[index];
+    if (shape.form != form || words_of(shape, word_products) != block_words) continue;
+    const auto waste = [&](const WgmmaShape& one) { return divided_up(b, one.n) * one.n; };
+    if (best == shapes.size() || waste(shape) < waste(shapes[best])) best = index;
+  }
+  return best;
+}
+
+/// Sizes in shared memory with this many stages.
+void lay_out(WgmmaConfig& config, int element) {
+  constexpr int barriers = 256;
+  const WgmmaShape& shape = config.shape;
+  const XTile x = x_tile(shape, element);
+  int out_bytes = 0;
+  if (shape.form == XForm::columns) {
+    out_bytes = 2 * 32 * (64 * element + 16);
+  } else {
+    const int row = shape.form == XForm::rows ? shape.n * 2 : shape.n * config.words * 4;
+    // Rows that one store instruction writes begin in different banks.
+    const int padding = shape.form == XForm::rows ? 16 : config.words == 2 ? 64 : 32;
+    config.out_pitch_bytes = row + padding;
+    out_bytes = (shape.split_words ? 4 : 8) * 8 * config.out_pitch_bytes;
+  }
+  config.x_stage_bytes = shape.sub_chunks * x.bytes;
+  config.w_chunk_bytes = static_cast<int>(config.order.chunk_elements()) * element;
+  config.w_stage_bytes = config.resident ? 0 : shape.sub_chunks * config.w_chunk_bytes;
+  const std::int64_t weights = config.resident ? config.order.group_elements() * element
+                                               : std::int64_t{config.stages} * config.w_stage_bytes;
+  config.w_region_offset = barriers;
+  const std::int64_t total =
+      barriers + weights + std::int64_t{config.stages} * config.x_stage_bytes + out_bytes;
+  config.shared_bytes = static_cast<int>(std::min<std::int64_t>(total, 1 << 30));
+  config.stages_offset = static_cast<int>(std::min<std::int64_t>(barriers + weights, 1 << 30));
+  config.out_offset = config.stages_offset + config.stages * config.x_stage_bytes;
+}
+
+/// Which block computes which tiles.
+void share_out(WgmmaConfig& config, const Product& p, const GpuFacts& gpu, int element) {
+  const std::int64_t n_tiles = std::max<std::int64_t>(divided_up(p.batch, config.tile_n), 1);
+  const std::int64_t groups = config.order.groups();
+  config.blocks = static_cast<int>(std::min<std::int64_t>(groups * n_tiles, gpu.multiprocessors));
+  if (config.resident) {
+    const std::int64_t per_group = config.blocks / groups;
+    // A few idle blocks cost less than groups that are at different samples.
+    if (per_group > 0 && per_group * groups * 100 >= 92 * config.blocks) {
+      config.blocks_per_group = static_cast<int>(per_group);
+      config.blocks = static_cast<int>(per_group * groups);
+    }
+  } else if (config.shape.form != XForm::columns) {
+    const double l2_share = 0.35 * static_cast<double>(gpu.l2_bytes);
+    const double bytes = static_cast<double>(config.order.group_elements() * config.order.k_tiles * element);
+    config.bundle_groups =
+        static_cast<int>(std::clamp(l2_share / bytes, 1.0, static_cast<double>(config.order.j_groups)));
+  }
+}
+
+}  // namespace
+
+WgmmaConfig wgmma_config(const Problem& problem, const GpuFacts& gpu) {
+  const Product p = product_of(problem);
+  const bool half = problem.dtype != DType::f32;
+  const int element = half ? 2 : 4;
+  WgmmaConfig config;
+  config.arithmetic = arithmetic_of(problem);
+  const XForm form = problem.layout == Layout::batch_last ? XForm::columns
+                     : half && p.d == 1                   ? XForm::rows
+                                                          : XForm::planes;
+  const int word_products = half && form == XForm::planes ? 2 : 1;
+  constexpr std::int64_t max_words = 8;  // 32 bytes of j: whole sectors of memory
+  const std::int64_t d_words = form == XForm::columns ? 1 : divided_up(p.d, word_products);
+  const std::int64_t words = std::min(d_words, max_words);
+
+  const std::span<const WgmmaShape> shapes =
+      half ? std::span<const WgmmaShape>(half_shapes) : std::span<const WgmmaShape>(float_shapes);
+  config.shape_index = choose_shape(shapes, form, words, word_products, p.b);
+  config.shape = shapes[config.shape_index];
+  config.tile_n = x_tile(config.shape, element).samples;
+  config.words = words_of(config.shape, word_products);
+  const int j_count = config.words * word_products;
+  const std::int64_t sub_chunks = config.shape.sub_chunks;
+  config.order = {.a = p.a,
+                  .b = p.b,
+                  .c = p.c,
+                  .d = p.d,
+                  .j_groups = divided_up(p.d, j_count),
+                  .k_tiles = divided_up(p.b, config.shape.n),
+                  .chunks = divided_up(divided_up(p.c, 16), sub_chunks) * sub_chunks,
+                  .j_count = j_count,
+                  .tile_k = config.shape.n,
+                  .parts = half ? 1 : 2};
+
+  // Resident weights if the ring still has stages enough, and some samples to use them for.
+  for (const bool resident : {true, false}) {
+    config.resident = resident;
+    for (config.stages = kMaxStages; config.stages >= (resident ? 4 : 2); --config.stages) {
+      lay_out(config, element);
+      if (static_cast<std::size_t>(config.shared_bytes) <= gpu.shared_bytes) {
+        share_out(config, p, gpu, element);
+        return config;
+      }
+    }
+  }
+  return config;
+}
+
+double wgmma_seconds(const Problem& problem, const WgmmaConfig& config, const GpuFacts& gpu) {
+  const Product p = product_of(problem);
+  const bool half = problem.dtype != DType::f32;
+  const double element = half ? 2 : 4;
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const double samples = real(divided_up(p.batch, config.tile_n) * config.tile_n);
+  const double j_count = real(config.order.j_groups) * config.order.j_count;
+  const double outputs = real(config.order.k_tiles * config.order.tile_k);
+  const double terms = real(config.order.chunks * 16);
+
+  // Multiply-adds per clock and multiprocessor, as these kernels reach them.
+  const double rate = half ? 1300.0 : config.arithmetic == Arithmetic::tf32 ? 650.0 : 250.0;
+  const double clocks = samples * real(p.a) * j_count * outputs * terms / rate / gpu.multiprocessors;
+  const double memory = problem.bytes() / gpu.memory_rate;
+  // Through L2: x for every tile of outputs, the weights for every tile of samples.
+  const double x_reads = samples * real(p.a) * j_count * terms * real(config.order.k_tiles);
+  const double w_reads = config.resident ? 0.0 : real(config.order.elements()) * samples / config.tile_n;
+  const double l2 = (x_reads + w_reads) * element / (1.3 * gpu.memory_rate);
+  const double tiles = real(config.order.groups()) * samples / config.tile_n;
+  const double filled = std::clamp(tiles / gpu.multiprocessors, 1.0 / gpu.multiprocessors, 1.0);
+  return 4e-6 + std::max({clocks / gpu.clock_hz / filled, 1.15 * memory, l2});
+}
+
+}  // namespace kronsparse::cuda

@@ -1,0 +1,181 @@
+// The CUDA backend as far as it goes without a GPU: which GPUs this build takes,
+// what its table says of a GPU that is made up, what is said where there is none.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "core/implementation.hpp"
+#include "cuda/architectures.hpp"
+#include "cuda/runtime.hpp"
+#include "expect_error.hpp"
+#include "kronsparse/buffer.hpp"
+#include "kronsparse/plan.hpp"
+
+namespace kronsparse::cuda {
+namespace {
+
+GpuFacts h200() {
+  return {.index = 0,
+          .name = "NVIDIA H200",
+          .compute_capability = 90,
+          .multiprocessors = 132,
+          .memory_bytes = std::size_t{140} << 30,
+          .shared_bytes = 227 << 10,
+          .l2_bytes = std::size_t{50} << 20,
+          .clock_hz = 1.98e9,
+          .memory_rate = 4.26e12,
+          .unusable = {}};
+}
+
+GpuFacts t4(int index) {
+  GpuFacts facts = h200();
+  facts.index = index;
+  facts.name = "Tesla T4";
+  facts.compute_capability = 75;
+  facts.unusable = misfit(parse_architectures("80-real 90a"), facts.compute_capability);
+  return facts;
+}
+
+constexpr Device first_gpu{Backend::cuda, 0};
+constexpr Device second_gpu{Backend::cuda, 1};
+
+TEST(CudaArchitectures, AreReadAsCMakeWritesThem) {
+  EXPECT_EQ(parse_architectures("75-real 90a-real 100f 120 86-virtual nonsense "),
+            (std::vector<Architecture>{{75, ' ', true, false},
+                                       {90, 'a', true, false},
+                                       {100, 'f', true, true},
+                                       {120, ' ', true, true},
+                                       {86, ' ', false, true}}));
+  EXPECT_FALSE(built_architectures().empty());
+}
+
+TEST(CudaArchitectures, SayWhichGpuTheyFit) {
+  const auto fits = [](const char* architectures, int gpu) {
+    return misfit(parse_architectures(architectures), gpu).empty();
+  };
+  EXPECT_TRUE(fits("80-real", 80));
+  EXPECT_TRUE(fits("80-real", 86));   // machine code runs on later ones of its major number
+  EXPECT_FALSE(fits("86-real", 80));  // not on earlier ones
+  EXPECT_FALSE(fits("80-real", 90));
+  EXPECT_TRUE(fits("80", 90));  // PTX runs on all later ones
+  EXPECT_TRUE(fits("80-virtual", 120));
+  EXPECT_FALSE(fits("80-virtual", 75));
+  EXPECT_TRUE(fits("90a", 90));
+  EXPECT_FALSE(fits("90a", 100));  // 'a' is for this one alone, PTX and all
+  EXPECT_TRUE(fits("100f", 103));
+  EXPECT_FALSE(fits("100f", 120));
+  for (const int gpu : {75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121})
+    EXPECT_TRUE(fits("75-real 80-real 86-real 89-real 90a-real 100-real 120", gpu) || gpu == 110) << gpu;
+}
+
+TEST(CudaArchitectures, NameBothSidesOfAMisfit) {
+  EXPECT_EQ(misfit(parse_architectures("90a"), 75), "this build has kernels for sm_90a, the GPU is sm_75");
+  EXPECT_EQ(misfit(parse_architectures("80-real 90a-real 120"), 75),
+            "this build has kernels for sm_80, sm_90a, sm_120 and PTX for 12.0 or later, the GPU is sm_75");
+  EXPECT_EQ(misfit(parse_architectures("90-virtual"), 80),
+            "this build has kernels for PTX for 9.0 or later, the GPU is sm_80");
+}
+
+TEST(CudaBackend, IsInTheTable) {
+  ASSERT_EQ(backends().size(), 2U);
+  EXPECT_EQ(backends()[1].backend, Backend::cuda);
+  std::set<std::string_view> names;
+  for (const Implementation& implementation : backends()[1].implementations) {
+    EXPECT_EQ(implementation.backend, Backend::cuda) << implementation.name;
+    EXPECT_FALSE(implementation.summary.empty()) << implementation.name;
+    EXPECT_TRUE(names.insert(implementation.name).second) << implementation.name;
+  }
+}
+
+TEST(CudaBackend, SaysWhyThereIsNoGpu) {
+  const PretendedGpus none({}, "no NVIDIA driver was found");
+  EXPECT_EQ(devices().size(), 1U);
+  EXPECT_EQ(why_unusable(first_gpu), "no NVIDIA driver was found");
+  const std::string text = "device: cuda:0 cannot be used, no NVIDIA driver was found; present: cpu";
+  const Problem problem = Problem::parse("f32 batch_first B=8 1x2x3x4");
+  expect_error(ErrorCode::device, text, [&] {
+    float value = 0;
+    Plan(problem, &value, first_gpu);
+  });
+  expect_error(ErrorCode::device, text, [&] { (void)candidates(problem, first_gpu); });
+  expect_error(ErrorCode::device, text, [] { Buffer buffer(1, first_gpu); });
+  expect_error(ErrorCode::device, "device: cuda:0 is not a GPU of this machine",
+               [] { (void)gpu(first_gpu); });
+}
+
+TEST(CudaBackend, LeavesOutAGpuThatTakesNoKernel) {
+  const PretendedGpus machine({h200(), t4(1)});
+  ASSERT_EQ(devices().size(), 2U);
+  EXPECT_EQ(devices().back().device, first_gpu);
+  EXPECT_EQ(devices().back().description, "NVIDIA H200, sm_90, 132 SMs, 140 GiB, 50 MiB L2");
+  EXPECT_EQ(devices().back().cache_bytes, std::size_t{50} << 20);
+  EXPECT_EQ(why_unusable(first_gpu), "");
+  EXPECT_EQ(why_unusable(second_gpu), "Tesla T4: this build has kernels for sm_80, sm_90a, the GPU is sm_75");
+  EXPECT_EQ(why_unusable(Device{Backend::cuda, 2}), "the NVIDIA driver found 2 GPUs");
+  expect_error(
+      ErrorCode::device,
+      "device: cuda:1 cannot be used, Tesla T4: this build has kernels for sm_80, sm_90a, the GPU is "
+      "sm_75; present: cpu, cuda:0",
+      [] { Buffer buffer(1, second_gpu); });
+}
+
+TEST(CudaBackend, ListsTheFastestLast) {
+  GpuFacts second = h200();
+  second.index = 1;
+  const PretendedGpus machine({h200(), second});
+  ASSERT_EQ(devices().size(), 3U);
+  EXPECT_EQ(devices()[1].device, second_gpu);
+  EXPECT_EQ(devices()[2].device, first_gpu);
+}
+
+std::vector<Problem> varied_problems() {
+  std::vector<Problem> all;
+  for (const char* dtype : {"f32", "f32 ieee", "f32 tf32", "f64", "f16", "bf16", "complex64", "complex128"})
+    for (const char* layout : {"batch_first", "batch_last"})
+      for (const char* operation : {"multiply", "transposed", "adjoint", "gradient"})
+        for (const char* shape : {"B=0 2x3x5x7", "B=1 1x1024x1024x4", "B=17 3x5x7x9 cols_stride=300",
+                                  "B=64 64x64x64x1", "B=25088 8x64x64x16", "B=25088 1x1024x1024x16"}) {
+          std::string text = std::string(operation) + " " + dtype + " " + layout + " " + shape;
+          if (std::string_view(operation) == "multiply") text += " +bias";
+          all.push_back(Problem::parse(text));
+        }
+  return all;
+}
+
+TEST(CudaTable, AnswersEveryProblemOnAMadeUpGpu) {
+  const PretendedGpus machine({h200()});
+  std::set<std::string> with_answers;
+  for (const Problem& problem : varied_problems()) {
+    int accepting = 0;
+    for (const Candidate& candidate : candidates(problem, first_gpu)) {
+      SCOPED_TRACE(candidate.implementation + ": " + problem.to_string());
+      with_answers.insert(candidate.implementation);
+      if (!candidate.refusal.empty()) continue;
+      ++accepting;
+      EXPECT_TRUE(std::isfinite(candidate.predicted_seconds));
+      EXPECT_GT(candidate.predicted_seconds, 0.0);
+      EXPECT_LT(candidate.predicted_seconds, 60.0);
+      // No prediction promises more than the memory gives: weights may be in L2, X and Y are not.
+      if (problem.batch == 25088) {
+        const double traffic = problem.bytes() - static_cast<double>(problem.pattern.nnz()) *
+                                                     static_cast<double>(size_of(problem.dtype));
+        EXPECT_GT(candidate.predicted_seconds, 0.5 * traffic / h200().memory_rate);
+      }
+    }
+    ASSERT_GE(accepting, 1) << "nobody takes " << problem.to_string();
+  }
+  EXPECT_EQ(with_answers.size(), cuda_backend().implementations.size());
+}
+
+TEST(CudaTable, PlansNothingOnAMadeUpGpu) {
+  if (!gpus().empty()) GTEST_SKIP() << "this machine has a GPU";
+  const PretendedGpus machine({h200()});
+  const Problem problem = Problem::parse("f32 batch_first B=8 1x2x3x4");
+  const std::vector<float> values(24);
+  expect_code(ErrorCode::device, "a plan on a made-up GPU", [&] { Plan(problem, values.data(), first_gpu); });
+  expect_code(ErrorCode::device, "memory of a made-up GPU", [] { Buffer buffer(1, first_gpu); });
+}
+
+}  // namespace
+}  // namespace kronsparse::cuda
