@@ -53,9 +53,13 @@ class Consumer {
       }
       if (p_.w_stage_bytes == 0) release(barriers_.group_empty());
     }
+    ptx::wait_bulk_stores();  // shared memory must not go before they have read it
   }
 
  private:
+  /// Words whose operands are in registers at once; four of split floats would not fit.
+  static constexpr int kOperands = Traits::compensated && Traits::words == 4 ? 2 : Traits::words;
+
   __device__ void release(std::uint32_t barrier) const {
     __syncwarp();
     if (threadIdx.x % 32 == 0) ptx::barrier_arrive(barrier);
@@ -72,9 +76,9 @@ class Consumer {
       const std::uint32_t weights =
           shared_ + p_.w_region_offset +
           (p_.w_stage_bytes == 0 ? chunk * p_.w_chunk_bytes : place_.stage * p_.w_stage_bytes);
-      // Each chunk has operands of its own: the compiler lets no wgmma be under
-      // way across the end of a stage when its operands are registers.
-      Operands16<Traits> operands[Traits::sub_chunks][Traits::words];
+      // Operands have registers of their own until their products are done: the
+      // compiler lets no wgmma be under way across the end of a stage.
+      Operands16<Traits> operands[Traits::sub_chunks][kOperands];
       Raw raw[2];
       load(raw[0], x);
 #pragma unroll
@@ -82,11 +86,12 @@ class Consumer {
         if (sub + 1 < Traits::sub_chunks) load(raw[(sub + 1) % 2], x + (sub + 1) * Traits::x.bytes);
 #pragma unroll
         for (int word = 0; word < Traits::words; ++word) {
-          prepare(operands[sub][word], raw[sub % 2], word);
+          if (word >= kOperands) ptx::wgmma_wait<kOperands - 1>();
+          prepare(operands[sub][word % kOperands], raw[sub % 2], word);
           ptx::wgmma_fence();
-          issue(operands[sub][word], weights + sub * p_.w_chunk_bytes, word, sub == 0 ? add : 1);
+          issue(operands[sub][word % kOperands], weights + sub * p_.w_chunk_bytes, word, sub == 0 ? add : 1);
+          ptx::wgmma_commit();
         }
-        ptx::wgmma_commit();
       }
       ptx::wgmma_wait<0>();
       release(barriers_.empty(place_.stage));

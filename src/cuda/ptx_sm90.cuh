@@ -58,6 +58,24 @@ __device__ inline void copy_bulk(std::uint32_t to, const void* from, int bytes, 
       : "memory");
 }
 
+/// Copies a multiple of 16 bytes from shared memory; later ones of the thread are waited for together.
+__device__ inline void store_bulk(void* to, std::uint32_t from, int bytes) {
+  KRONSPARSE_SM90_ASM("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n" ::"l"(to), "r"(from),
+                      "r"(bytes)
+                      : "memory");
+}
+__device__ inline void commit_bulk_stores() {
+  KRONSPARSE_SM90_ASM("cp.async.bulk.commit_group;\n" ::: "memory");
+}
+/// Waits until the thread's bulk stores have read shared memory.
+__device__ inline void wait_bulk_stores() {
+  KRONSPARSE_SM90_ASM("cp.async.bulk.wait_group.read 0;\n" ::: "memory");
+}
+/// Makes ordinary writes of shared memory visible to the copy engine.
+__device__ inline void fence_for_bulk() {
+  KRONSPARSE_SM90_ASM("fence.proxy.async.shared::cta;\n" ::: "memory");
+}
+
 /// Waits for `threads` threads, whole warps, at one of the block's 16 numbered barriers.
 __device__ inline void barrier_of(int number, int threads) {
   asm volatile("bar.sync %0, %1;\n" ::"r"(number), "r"(threads) : "memory");

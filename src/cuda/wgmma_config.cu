@@ -48,7 +48,7 @@ void lay_out(WgmmaConfig& config, int element) {
     // Rows that one store instruction writes begin in different banks.
     const int padding = shape.form == XForm::rows ? 16 : config.words == 2 ? 64 : 32;
     config.out_pitch_bytes = row + padding;
-    out_bytes = (shape.split_words ? 4 : 8) * 8 * config.out_pitch_bytes;
+    out_bytes = (shape.split_words ? 4 : 8) * 16 * config.out_pitch_bytes;
   }
   config.x_stage_bytes = shape.sub_chunks * x.bytes;
   config.w_chunk_bytes = static_cast<int>(config.order.chunk_elements()) * element;
@@ -121,7 +121,7 @@ WgmmaConfig wgmma_config(const Problem& problem, const GpuFacts& gpu) {
   // Resident weights if the ring still has stages enough, and some samples to use them for.
   for (const bool resident : {true, false}) {
     config.resident = resident;
-    for (config.stages = kMaxStages; config.stages >= (resident ? 4 : 2); --config.stages) {
+    for (config.stages = kMaxStages; config.stages >= (resident ? 3 : 2); --config.stages) {
       lay_out(config, element);
       if (static_cast<std::size_t>(config.shared_bytes) <= gpu.shared_bytes) {
         share_out(config, p, gpu, element);

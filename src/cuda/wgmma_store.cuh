@@ -129,15 +129,73 @@ __device__ inline std::uint32_t word_of(const Sums<Traits>& sums, int word, int 
     return __float_as_uint(sums[word][e]);
 }
 
-/// batch_first: 8 samples of a warp at a time (of a pair of warps, where they
-/// hold different j of the same samples), so that rows leave whole.
+/// A lane's results of one sample (its first or its second), at their places in the sample's row.
+template <class Traits>
+__device__ inline void stage_row(const LanePlace& at, const Sums<Traits>& sums, int lower,
+                                 std::uint32_t row) {
+#pragma unroll
+  for (int q = 0; q < Traits::n / 8; ++q) {
+    const int e = 4 * q + 2 * lower;
+    if constexpr (Traits::form == XForm::rows) {
+      ptx::store_shared_4(row + (4 * q + at.t) * 4, mma::pack_pair<Traits>(sums[0][e], sums[0][e + 1]));
+      continue;
+    }
+    const std::uint32_t to = row + ((8 * q + 2 * at.t) * Traits::x.words + at.word) * 4;
+    if constexpr (Traits::x.words == 1) {  // two outputs are neighbours
+      ptx::store_shared_8(to, word_of<Traits>(sums, 0, e), word_of<Traits>(sums, 0, e + 1));
+    } else if constexpr (Traits::x.words == 2) {
+      ptx::store_shared_16(to, word_of<Traits>(sums, 0, e), word_of<Traits>(sums, 1, e),
+                           word_of<Traits>(sums, 0, e + 1), word_of<Traits>(sums, 1, e + 1));
+    } else {
+#pragma unroll
+      for (int odd = 0; odd < 2; ++odd) {
+        const std::uint32_t word_to = to + odd * Traits::x.words * 4;
+        if constexpr (Traits::words == 4)
+          ptx::store_shared_16(word_to, word_of<Traits>(sums, 0, e + odd), word_of<Traits>(sums, 1, e + odd),
+                               word_of<Traits>(sums, 2, e + odd), word_of<Traits>(sums, 3, e + odd));
+        else if constexpr (Traits::words == 2)
+          ptx::store_shared_8(word_to, word_of<Traits>(sums, 0, e + odd), word_of<Traits>(sums, 1, e + odd));
+        else
+#pragma unroll
+          for (int word = 0; word < Traits::words; ++word)
+            ptx::store_shared_4(word_to + word * 4, word_of<Traits>(sums, word, e + odd));
+      }
+    }
+  }
+}
+
+/// Vectors of some j of each output, from a staged row; several at a time are under way.
+template <class Traits>
+__device__ inline void store_runs(const WgmmaArguments& p, std::byte* to, std::uint32_t from, int outputs,
+                                  int lane) {
+  constexpr int vectors = Traits::x.words % 4 == 0 ? Traits::x.words / 4 : 1;
+  constexpr int together = (Traits::n * vectors + 31) / 32;
+  uint4 loaded[together];
+#pragma unroll
+  for (int index = 0; index < together; ++index)
+    if (index * 32 + lane < outputs * vectors)
+      loaded[index] = ptx::load_shared_16(from + (index * 32 + lane) * 16);
+#pragma unroll
+  for (int index = 0; index < together; ++index) {
+    const int vector = index * 32 + lane;
+    if (vector < outputs * vectors)
+      *reinterpret_cast<uint4*>(to + vector / vectors * (p.d * Traits::element_bytes) +
+                                vector % vectors * 16) = loaded[index];
+  }
+}
+
+/// batch_first: the 16 samples of a warp (of a pair of warps, where they hold
+/// different j of the same samples) as rows in shared memory. Rows that are
+/// contiguous in y leave by the copy engine while the next tile is computed.
 template <class Traits>
 __device__ inline void store_rows(const WgmmaArguments& p, const LanePlace& at, const Tile& tile,
                                   const Sums<Traits>& sums, std::uint32_t out) {
   constexpr bool rows_form = Traits::form == XForm::rows;
+  constexpr int rows = Traits::split_words ? 8 : 16;  // that this warp stores
+  const int first_row = Traits::split_words ? at.warpgroup * 8 : 0;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int buffer_index = Traits::split_words ? at.warp : at.warpgroup * 4 + at.warp;
-  const std::uint32_t buffer = out + buffer_index * 8 * p.out_pitch_bytes;
+  const std::uint32_t buffer = out + buffer_index * 16 * p.out_pitch_bytes;
   const auto meet = [&] {
     if constexpr (Traits::split_words)
       ptx::barrier_of(1 + at.warp, 64);
@@ -146,76 +204,49 @@ __device__ inline void store_rows(const WgmmaArguments& p, const LanePlace& at, 
   };
   const int left_k = static_cast<int>(min(p.b - tile.k0, std::int64_t{Traits::n}));
   const std::int64_t d_words = (p.d + Traits::word_products - 1) / Traits::word_products;
-  const bool all_j = Traits::x.words == d_words && p.d % Traits::word_products == 0;
-  std::byte* y = p.y + ((tile.i * p.b + tile.k0) * p.d + tile.j0) * Traits::element_bytes;
+  const bool contiguous = rows_form || (Traits::x.words == d_words && p.d % Traits::word_products == 0);
+  const int bytes = rows_form ? left_k * 2 : left_k * Traits::x.words * 4;
 
-#pragma unroll
-  for (int lower = 0; lower < 2; ++lower) {
-    const std::uint32_t row_to = buffer + at.g * p.out_pitch_bytes;
-#pragma unroll
-    for (int q = 0; q < Traits::n / 8; ++q) {
-      if constexpr (rows_form) {
-        const float* pair = &sums[0][4 * q + 2 * lower];
-        ptx::store_shared_4(row_to + (4 * q + at.t) * 4, mma::pack_pair<Traits>(pair[0], pair[1]));
-      } else {
-        const int e = 4 * q + 2 * lower;
-        const std::uint32_t to = row_to + ((8 * q + 2 * at.t) * Traits::x.words + at.word) * 4;
-        if constexpr (Traits::x.words == 1) {  // two outputs are neighbours
-          ptx::store_shared_8(to, word_of<Traits>(sums, 0, e), word_of<Traits>(sums, 0, e + 1));
-        } else if constexpr (Traits::x.words == 2) {
-          ptx::store_shared_16(to, word_of<Traits>(sums, 0, e), word_of<Traits>(sums, 1, e),
-                               word_of<Traits>(sums, 0, e + 1), word_of<Traits>(sums, 1, e + 1));
-        } else {
-#pragma unroll
-          for (int odd = 0; odd < 2; ++odd) {
-            const std::uint32_t word_to = to + odd * Traits::x.words * 4;
-            if constexpr (Traits::words == 4)
-              ptx::store_shared_16(word_to, word_of<Traits>(sums, 0, e + odd),
-                                   word_of<Traits>(sums, 1, e + odd), word_of<Traits>(sums, 2, e + odd),
-                                   word_of<Traits>(sums, 3, e + odd));
-            else if constexpr (Traits::words == 2)
-              ptx::store_shared_8(word_to, word_of<Traits>(sums, 0, e + odd),
-                                  word_of<Traits>(sums, 1, e + odd));
-            else
-#pragma unroll
-              for (int word = 0; word < Traits::words; ++word)
-                ptx::store_shared_4(word_to + word * 4, word_of<Traits>(sums, word, e + odd));
-          }
-        }
-      }
+  ptx::wait_bulk_stores();
+  meet();  // the rows of the tile before have left
+  stage_row<Traits>(at, sums, 0, buffer + at.g * p.out_pitch_bytes);
+  stage_row<Traits>(at, sums, 1, buffer + (at.g + 8) * p.out_pitch_bytes);
+  ptx::fence_for_bulk();
+  meet();
+
+  std::byte* y =
+      p.y + ((tile.n0 + at.warp_row + first_row) * p.y_sample + (tile.i * p.b + tile.k0) * p.d + tile.j0) *
+                Traits::element_bytes;
+  const std::int64_t y_step = p.y_sample * Traits::element_bytes;
+  const int left_rows = static_cast<int>(
+      min(max(p.batch - tile.n0 - at.warp_row - first_row, std::int64_t{0}), std::int64_t{rows}));
+  const std::uint32_t from = buffer + first_row * p.out_pitch_bytes;
+  if (contiguous && p.y_store == 16 && bytes % 16 == 0) {
+    if (lane < left_rows) {
+      ptx::store_bulk(y + lane * y_step, from + lane * p.out_pitch_bytes, bytes);
+      ptx::commit_bulk_stores();
     }
-    meet();
-    constexpr int rows = Traits::split_words ? 4 : 8;
-    const int first_row = Traits::split_words ? at.warpgroup * 4 : 0;
-    for (int row = first_row; row < first_row + rows; ++row) {
-      const std::int64_t n = tile.n0 + at.warp_row + lower * 8 + row;
-      if (n >= p.batch) break;
-      const std::uint32_t from = buffer + row * p.out_pitch_bytes;
-      std::byte* to = y + n * p.y_sample * Traits::element_bytes;
-      if (rows_form || all_j) {
-        const int bytes = rows_form ? left_k * 2 : left_k * Traits::x.words * 4;
-        const int whole = p.y_store == 16 ? bytes / 16 * 16 : 0;
-        for (int byte = lane * 16; byte < whole; byte += 512)
-          *reinterpret_cast<uint4*>(to + byte) = ptx::load_shared_16(from + byte);
-        for (int byte = whole + lane * 4; byte < bytes; byte += 128)
-          store_word<Traits>(p, to + byte, ptx::load_shared_4(from + byte), byte + 4 <= bytes);
-      } else if (Traits::x.words % 4 == 0 && p.y_store == 16 &&
-                 tile.j0 + static_cast<std::int64_t>(p.order.j_count) <= p.d) {
-        // Some j of each output: vectors of 4 words within the runs of a block's 8.
-        constexpr int vectors = Traits::x.words % 4 == 0 ? Traits::x.words / 4 : 1;
-        for (int vector = lane; vector < left_k * vectors; vector += 32)
-          *reinterpret_cast<uint4*>(to + (vector / vectors) * p.d * Traits::element_bytes +
-                                    vector % vectors * 16) = ptx::load_shared_16(from + vector * 16);
+  } else if (!contiguous && Traits::x.words % 4 == 0 && p.y_store == 16 &&
+             tile.j0 + static_cast<std::int64_t>(p.order.j_count) <= p.d) {
+#pragma unroll 2
+    for (int row = 0; row < left_rows; ++row)
+      store_runs<Traits>(p, y + row * y_step, from + row * p.out_pitch_bytes, left_k, lane);
+  } else {
+    for (int row = 0; row < left_rows; ++row) {
+      const std::uint32_t row_from = from + row * p.out_pitch_bytes;
+      std::byte* to = y + row * y_step;
+      if (contiguous) {
+        for (int byte = lane * 4; byte < bytes; byte += 128)
+          store_word<Traits>(p, to + byte, ptx::load_shared_4(row_from + byte), byte + 4 <= bytes);
       } else {
         for (int word = lane; word < left_k * Traits::x.words; word += 32) {
           const std::int64_t j = tile.j0 + word % Traits::x.words * Traits::word_products;
           if (j < p.d)
             store_word<Traits>(p, to + (word / Traits::x.words * p.d + j - tile.j0) * Traits::element_bytes,
-                               ptx::load_shared_4(from + word * 4), j + 1 < p.d);
+                               ptx::load_shared_4(row_from + word * 4), j + 1 < p.d);
         }
       }
     }
-    meet();
   }
 }
 
