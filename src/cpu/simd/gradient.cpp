@@ -55,15 +55,20 @@ class GradientExecutor final : public Executor {
 
   void choose_blocks();
   [[nodiscard]] std::int64_t terms() const { return sample_block_ * shape_.unit; }
+  /// Reals that read() widens at once: one sample's group, or a block of samples of one feature.
+  [[nodiscard]] std::int64_t longest_run() const {
+    return shape_.layout == Layout::batch_first ? kernels_.lanes : terms();
+  }
   [[nodiscard]] std::size_t scratch_bytes() const {
     const std::int64_t sums = k_range_ * unit_lanes_;
     const std::int64_t x = terms() * unit_lanes_;
     const std::int64_t g = terms() * k_range_ * kernels_.lanes;
-    return static_cast<std::size_t>(sums + x + g + sample_block_ * 2) * sizeof(Real);
+    return static_cast<std::size_t>(sums + x + g + longest_run()) * sizeof(Real);
   }
 
   /// Elements of `matrix` for samples [first, first + count) at `feature`
-  /// onwards: calls put(sample, feature offset, element) in memory order.
+  /// onwards: calls put(sample, feature offset, element) in memory order. At most
+  /// a vector of features, widened in `run`.
   template <class Put>
   void read(const void* matrix, std::int64_t stride, std::int64_t feature, std::int64_t features,
             std::int64_t first, std::int64_t count, Real* run, const Put& put) const;

@@ -12,6 +12,17 @@
 #include <omp.h>
 #endif
 
+#if defined(__SANITIZE_ADDRESS__)
+#define KRONSPARSE_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define KRONSPARSE_ASAN 1
+#endif
+#endif
+#if defined(KRONSPARSE_ASAN)
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace kronsparse::simd {
 
 inline constexpr std::size_t cache_line = 64;
@@ -42,6 +53,11 @@ template <class T>
     scratch.memory = make_aligned<std::byte>(bytes);
     scratch.capacity = bytes;
   }
+#if defined(KRONSPARSE_ASAN)
+  // An earlier plan may have left more: beyond what this one asked for is out of bounds all the same.
+  ASAN_UNPOISON_MEMORY_REGION(scratch.memory.get(), scratch.capacity);
+  ASAN_POISON_MEMORY_REGION(scratch.memory.get() + bytes, scratch.capacity - bytes);
+#endif
   return scratch.memory.get();  // NOLINT(clang-analyzer-cplusplus.NewDelete): it misreads the assignment
 }
 
