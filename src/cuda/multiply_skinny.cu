@@ -62,16 +62,18 @@ std::int64_t bytes_of_block(const Cut& cut) {
   return std::int64_t{cut.groups} * cut.warps() * cut.segments * cut.tiles_per_warp * tile_bytes;
 }
 
+/// Whether to prefetch weights; clusters and longer streams lose by it (measured on an H200).
+bool gains_by_prefetch(const Cut& cut) {
+  return cut.n_tiles == 1 && cut.cluster == 1 && cut.groups == 1 && cut.segments == 1 &&
+         cut.tiles_per_warp <= 24;
+}
+
 /// Seconds of a run, by what an SM takes in and what its blocks wait for; fitted to an H200.
-///
-/// A kernel must wait for the one before it to end, then stages x, multiplies and
-/// adds up: that is the critical path. Its weights arrive meanwhile if its blocks
-/// fit beside those of the kernel before; otherwise they come on top.
 template <class T>
 double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
-  constexpr double start = 1.75e-6;       // from a kernel's end to that of a next one that does little
-  constexpr double late_start = 0.75e-6;  // more where the blocks begin only then
-  constexpr double l2_rate = 42e9;        // of an SM while all SMs read
+  constexpr double start = 1.6e-6;                               // of a kernel that does little
+  constexpr double all_l2_rate = 4.2e12, l2_rate_of_one = 50e9;  // of all SMs together, of each
+  constexpr double exchange_rate = 11e9;                         // of an SM to others of its cluster
   constexpr double l2_latency = 0.45e-6;
   constexpr double dram_latency = 0.8e-6;
   constexpr double clock = 1.7e9;
@@ -81,56 +83,61 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double threads = cut.warps() * 32;
 
   const SharedLayout shared = shared_layout<T>(cut, static_cast<int>(samples), j_fastest(cut));
-  const double registers = least_resident<T>(cut.n_tiles) == 2 ? 128 : 255;  // of a thread
+  const double registers = cut.n_tiles < 4 ? 168 : 255;  // of a thread, about
   const double resident =
       std::max(1.0, std::floor(std::min({16.0, (facts.shared_bytes + 1024.0) / (shared.total + 1024.0),
                                          65536 / (registers * threads)})));
-  // Clusters that have their SMs to themselves leave some of each GPU cluster of 16 or 18 SMs idle.
-  const double usable = resident > 1 ? 1.0 : cut.cluster == 8 ? 0.72 : cut.cluster == 4 ? 0.9 : 1.0;
+  // Clusters of 4 and 8 leave some of each GPU cluster of 16 or 18 SMs idle: 128 blocks take two turns.
+  const double usable = cut.cluster == 8 ? 0.72 : cut.cluster == 4 ? 0.9 : 1.0;
   const double sms = std::floor(facts.multiprocessors * usable);
   const double rounds = std::ceil(blocks / sms);  // blocks that one SM works on, at once or in turn
   const double turns = std::ceil(rounds / resident);
-  const bool is_early = 2 * rounds <= resident;  // blocks fit beside those of the kernel before
+  const double active = std::min(blocks, sms);
+  const double l2_rate = std::min(all_l2_rate / active, l2_rate_of_one);
 
   const double weight_bytes = static_cast<double>(bytes_of_block(cut));
   // Sectors of 32 bytes come whole: of x with features contiguous, every j of the sector.
   const double sector = 32.0 / sizeof(T);
-  const double fetched_j = p.x_feature == 1 ? std::max<double>(cut.j_group, std::min<double>(p.d, sector))
-                                            : cut.j_group * std::max(1.0, sector / samples);
+  const double fetched_j = cut.vector         ? cut.j_group
+                           : p.x_feature == 1 ? std::max<double>(cut.j_group, std::min<double>(p.d, sector))
+                                              : cut.j_group * std::max(1.0, sector / samples);
   const double stagings = cut.segments > 1 ? cut.groups : 1;
   const double x_elements = samples * cut.positions<T>() * cut.segments * stagings;
   const double outputs = cut.groups * cut.rows_per_group * Tile<T>::tile_k * samples;  // before splits add up
-  // What warps have in flight comes once in a latency; single elements of x come at half the rate.
+  // What warps have in flight comes once in a latency.
   const double warps = cut.warps() * std::min(resident, rounds);
-  const double in_flight = warps * std::min(tiles_in_flight, cut.tiles_per_warp) * tile_bytes;
-  const double weights =
-      rounds * weight_bytes / std::min({facts.memory_rate / sms, l2_rate, in_flight / dram_latency});
-  const double x = rounds * x_elements * fetched_j * sizeof(T) / l2_rate * (cut.vector ? 1 : 2);
-  const double exchange =
-      rounds * outputs * cut.warps_per_row * 4 * (cut.cluster - 1) / cut.cluster / l2_rate;
+  const double in_flight = warps * std::min(tiles_in_flight<T>(cut.n_tiles), cut.tiles_per_warp) * tile_bytes;
+  const double loads =
+      turns < rounds ? (blocks / active + rounds) / 2 : rounds;  // blocks of an SM, as DRAM sees them
+  // Other samples' blocks find them in L2.
+  const double weight_rate = facts.memory_rate / active * (chunks > 1 ? 1.3 : 1.0);
+  const double weights = loads * weight_bytes / std::min({weight_rate, 36e9, in_flight / dram_latency});
+  // Blocks that an SM works on at once stage x while others multiply.
+  const double exposed = turns < rounds ? 0.9 + 0.1 * rounds : rounds;
+  const double x = exposed * x_elements * fetched_j * sizeof(T) / l2_rate;
+  const double exchange = rounds * outputs * cut.warps_per_row * 4 * (cut.cluster - 1) / 2 / exchange_rate;
 
   // How often a thread waits for x: it has some loads in flight, of 16 bytes or of one element.
   const bool is_copied = cut.vector && cut.run == Tile<T>::vector;
   const double x_loads = x_elements * cut.j_group / Tile<T>::vector / threads;
   const double waits = is_copied    ? cut.segments * stagings
-                       : cut.vector ? std::max(1.0, x_loads / loads_in_flight)
-                                    : std::max(1.0, x_loads) * (samples > 1 ? 3 : 2);
-  const double staging = std::max(x, turns * waits * l2_latency);
+                       : cut.vector ? std::max(1.0, x_loads / loads_in_flight(cut.n_tiles))
+                                    : std::max(1.0, x_loads) * (samples > 1 ? 2.5 : 1.5);
+  const double staging = x + turns * waits * l2_latency;
 
   const double vectors = rounds * weight_bytes / 16;
   const double multiplying =
       (Tile<T>::tensor_core ? vectors / 32 * cut.n_tiles * 3 : vectors * samples / 32) / clock *
       std::max(1.0, 8 / warps);
+  const double last_tiles = !is_copied && cut.n_tiles == 1
+                                ? 0
+                                : std::min(tiles_in_flight<T>(cut.n_tiles), cut.tiles_per_warp) * 0.02e-6;
   const double finishing = outputs / cut.cluster / threads * (0.5 * cut.parts() + 2) * 3e-9;
-  const double meeting = cut.cluster > 1 ? (0.4 + 0.08 * cut.cluster) * 1e-6 : 0.1e-6;  // of blocks or warps
-  const double barriers = cut.groups * meeting + (cut.segments * stagings - 1) * 0.1e-6 +
-                          (shared.overlay ? cut.cluster > 1 ? 0.2e-6 : 0.05e-6 : 0);
-  const double ending = exchange + turns * (finishing + barriers);
-  if (!is_early)
-    return start + late_start + staging + std::max(weights, multiplying) + ending + (turns - 1) * 0.5e-6;
-  const double after_x = std::max(0.0, multiplying - (is_copied ? 0.6 * staging : 0.0));
-  const double path = staging + after_x + ending, stream = weights + x + exchange;
-  return start + std::max(path, stream) + 0.35 * std::min(path, stream);
+  const double meeting = cut.cluster > 1 ? (0.6 + 0.05 * cut.cluster) * 1e-6 : 0.1e-6;  // of blocks or warps
+  const double barriers =
+      cut.groups * meeting + (cut.groups - 1) * 0.7e-6 + (cut.segments * stagings - 1) * 0.1e-6;
+  return start + dram_latency + staging + std::max(weights, multiplying) + last_tiles + exchange +
+         turns * (finishing + barriers) + (turns - 1) * 1.0e-6 + (rounds - 1) * 0.15e-6;
 }
 
 /// Visits the ways to complete a cut whose l is split: every number of rows for a
@@ -224,12 +231,13 @@ class SkinnyExecutor final : public Executor {
       : problem_(problem), product_(product_of(problem)), device_(device.index), programmatic_(programmatic) {
     const DeviceGuard guard(device_);
     const Product& p = product_;
-    SharedLayout layout{};
     dispatch_type(problem.dtype, [&]<class T>() {
       dispatch_n_tiles(cut.n_tiles, [&]<int n_tiles>() {
         kernel_ = reinterpret_cast<const void*>(&multiply_skinny<T, n_tiles>);
+        if constexpr (n_tiles == 1)
+          if (gains_by_prefetch(cut)) kernel_ = reinterpret_cast<const void*>(&multiply_skinny<T, 1, true>);
         const int samples = static_cast<int>(std::min<std::int64_t>(p.batch, n_tiles * 8));
-        layout = shared_layout<T>(cut, samples, j_fastest(cut));
+        shared_bytes_ = static_cast<std::size_t>(shared_layout<T>(cut, samples, j_fastest(cut)).total);
       });
     });
     has_quads_ = p.y_feature == 1 && (p.batch == 1 || p.y_sample % 4 == 0) &&
@@ -245,13 +253,8 @@ class SkinnyExecutor final : public Executor {
                   .y = nullptr,
                   .bias = nullptr,
                   .cut = cut,
-                  .layout = layout,
                   .batch = static_cast<int>(p.batch),
                   .j_fastest_log2 = std::countr_zero(static_cast<unsigned>(j_fastest(cut))),
-                  .quads = false,
-                  // Where registers do not hold them all, and not without end.
-                  .prefetch = cut.groups * cut.segments * cut.tiles_per_warp > tiles_in_flight &&
-                              bytes_of_block(cut) <= (1 << 20),
                   .activation = problem.activation,
                   .b = p.b,
                   .c = p.c,
@@ -259,7 +262,8 @@ class SkinnyExecutor final : public Executor {
                   .x_sample = p.x_sample,
                   .x_feature = p.x_feature,
                   .y_sample = p.y_sample,
-                  .y_feature = p.y_feature};
+                  .y_feature = p.y_feature,
+                  .quads = false};
   }
 
   // Synchronises: a programmatic launch reads the weights before it waits for earlier kernels.
@@ -295,7 +299,7 @@ class SkinnyExecutor final : public Executor {
     config.gridDim = dim3(static_cast<unsigned>(blocks_of_weights(cut, product_)),
                           static_cast<unsigned>(ceil_div(arguments.batch, cut.n_tiles * 8)));
     config.blockDim = dim3(static_cast<unsigned>(cut.warps() * 32));
-    config.dynamicSmemBytes = static_cast<std::size_t>(arguments.layout.total);
+    config.dynamicSmemBytes = shared_bytes_;
     config.stream = static_cast<cudaStream_t>(operands.stream);
     config.attrs = attributes.data();
     if (cut.cluster > 1) {
@@ -323,6 +327,7 @@ class SkinnyExecutor final : public Executor {
   bool has_quads_ = false;  ///< whether four features at a time of y are four j or four k of one block
   std::size_t quad_bytes_ = 0;
   const void* kernel_ = nullptr;
+  std::size_t shared_bytes_ = 0;
   DeviceMemory weights_;
   Arguments arguments_{};
 };

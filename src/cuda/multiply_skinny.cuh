@@ -56,20 +56,15 @@ __device__ inline void store_shared(std::uint32_t address, const uint4& v) {
 }
 
 /// Stages one segment of x as [j][sample][position]; l beyond c become zeros.
-/// Where d = 1 that is left to asynchronous copies, in chunks that are waited for as
-/// they are needed; where there are several j they are transposed in registers.
 ///
 /// x is read from L2, not as constant or through L1: with programmatic launches
 /// the kernel that writes it may still run when this one begins.
 template <class T, int n_tiles>
 class Stager {
  public:
-  __device__ Stager(const Arguments& args, const BlockPlace& place, std::uint32_t shared)
-      : args_(args), place_(place), shared_(shared) {}
-
-  [[nodiscard]] __device__ bool is_asynchronous() const {
-    return args_.cut.vector && args_.cut.run == vector;
-  }
+  __device__ Stager(const Arguments& args, const BlockPlace& place, const SharedLayout& layout,
+                    std::uint32_t shared)
+      : args_(args), place_(place), layout_(layout), shared_(shared) {}
 
   __device__ void stage(int segment) const {
     const Cut& cut = args_.cut;
@@ -81,7 +76,7 @@ class Stager {
     const int j_end = static_cast<int>(min(args_.d - place_.j, std::int64_t{cut.j_group}));
     if (!cut.vector)
       stage_elements(x, l_end, j_end);
-    else if (is_asynchronous())
+    else if (cut.run == vector)
       stage_copies(x, l_end);
     else if (cut.run * 2 == vector)
       stage_vectors<2>(x, l_end, j_end);
@@ -97,12 +92,7 @@ class Stager {
   __device__ int columns() const { return args_.cut.positions<T>() / vector; }  // of 16 bytes
 
   __device__ std::uint32_t at(int j, int sample, int column) const {
-    return shared_ + j * args_.layout.x_plane + sample * args_.layout.x_row + column * 16;
-  }
-
-  /// Threads, a power of two, that take `count` pieces of a sample.
-  __device__ static int width_for(int count) {
-    return min(static_cast<int>(blockDim.x), count <= 4 ? 4 : 1 << (32 - __clz(count - 1)));
+    return shared_ + j * layout_.x_plane + sample * layout_.x_row + column * 16;
   }
 
   /// Spreads `count` pieces of every sample over the threads, neighbouring pieces to
@@ -110,46 +100,25 @@ class Stager {
   template <int at_once, class Body>
   __device__ void for_samples_and_pieces(int count, Body&& body) const {
     const int threads = static_cast<int>(blockDim.x);  // a power of two
-    const int width = width_for(count);
+    const int width = min(threads, count <= 4 ? 4 : 1 << (32 - __clz(count - 1)));
     const int step = threads / width, thread = static_cast<int>(threadIdx.x);
-#pragma unroll 1
     for (int sample = thread / width; sample < place_.samples; sample += at_once * step)
-#pragma unroll 1
       for (int piece = thread % width; piece < count; piece += width) body(sample, step, piece);
   }
 
-  // d = 1: the order of memory is that of shared memory. A chunk holds the same tiles of every warp.
+  // d = 1: the order of memory is that of shared memory.
   __device__ void stage_copies(const T* x, int l_end) const {
-    constexpr int tile_columns = Tile<T>::tile_l / vector;
-    const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-    const int warp_columns = args_.cut.tiles_per_warp * tile_columns;
-    const int chunk_columns = args_.cut.chunk() * tile_columns;
-#pragma unroll 1
-    for (int first = 0; first < warp_columns; first += chunk_columns) {
-      const int wide = min(chunk_columns, warp_columns - first);
-      const int count = wide * args_.cut.warps_per_row;
-      const int width = width_for(count), step = threads / width;
-#pragma unroll 1
-      for (int piece = thread % width; piece < count; piece += width) {
-        const int column = piece / wide * warp_columns + first + piece % wide;
-        const bool inside = column * vector < l_end;
-        const T* from = x + thread / width * args_.x_sample + (inside ? column * vector : 0);
-        std::uint32_t to = at(0, thread / width, column);
-#pragma unroll 4
-        for (int sample = thread / width; sample < place_.samples; sample += step) {
-          copy_async(to, from, inside);
-          from += step * args_.x_sample;
-          to += step * args_.layout.x_row;
-        }
-      }
-      commit_copies();
-    }
+    for_samples_and_pieces<1>(columns(), [&](int sample, int, int column) {
+      const bool inside = column * vector < l_end;
+      copy_async(at(0, sample, column), x + (inside ? sample * args_.x_sample + column * vector : 0), inside);
+    });
+    wait_async_copies();
   }
 
   // Whole vectors of neighbouring j, transposed in registers.
   template <int j_count>
   __device__ void stage_vectors(const T* x, int l_end, int j_end) const {
-    constexpr int at_once = loads_in_flight / j_count;
+    constexpr int at_once = loads_in_flight(n_tiles) / j_count;
     const int second_j = args_.cut.j_group / j_count - 1;  // 1 where a panel has two vectors of j, else 0
     const int l_step = columns() * (vector / j_count);
     for_samples_and_pieces<at_once>(columns() << second_j, [&](int first_sample, int step, int piece) {
@@ -187,9 +156,7 @@ class Stager {
       });
     } else {
       const int width = place_.samples > 16 ? 32 : place_.samples > 8 ? 16 : place_.samples > 4 ? 8 : 4;
-#pragma unroll 1
       for (int piece = threadIdx.x / width; piece < columns() * j_group; piece += blockDim.x / width)
-#pragma unroll 1
         for (int sample = threadIdx.x % width; sample < place_.samples; sample += width)
           gather(x, l_end, j_end, sample, piece % j_group, piece / j_group);
     }
@@ -215,6 +182,7 @@ class Stager {
 
   const Arguments& args_;
   const BlockPlace& place_;
+  const SharedLayout& layout_;
   std::uint32_t shared_;
 };
 
@@ -223,7 +191,8 @@ class Stager {
 template <class T, int n_tiles>
 class Finisher {
  public:
-  __device__ Finisher(const Arguments& args, const BlockPlace& place) : args_(args), place_(place) {}
+  __device__ Finisher(const Arguments& args, const BlockPlace& place, const SharedLayout& layout)
+      : args_(args), place_(place), layout_(layout) {}
 
   /// `partial` is this group's buffer in shared memory. Threads go along what is contiguous in y.
   __device__ void finish(const float* partial, int group) const {
@@ -232,30 +201,31 @@ class Finisher {
     const int share = args_.cut.share();
     const int first_sample = place_.rank * share;
     const int samples = min(place_.samples - first_sample, share);
-    if (args_.quads) {
+    if (has_quads && args_.quads) {
       const int width = min(features / 4, threads);
 #pragma unroll 1
       for (int f = thread % width; f < features / 4; f += width)
         store_quads(partial, output_of(group, 4 * f, first_sample), thread / width, threads / width, samples);
     } else if (args_.y_feature == 1) {
       const int width = min(features, threads);
-#pragma unroll 1
       for (int f = thread % width; f < features; f += width)
         store(partial, output_of(group, f, first_sample), thread / width, threads / width, samples);
     } else {
       const int width = min(share, 32);
-#pragma unroll 1
       for (int f = thread / width; f < features; f += threads / width)
         store(partial, output_of(group, f, first_sample), thread % width, width, samples);
     }
   }
 
  private:
+  static constexpr bool has_quads = n_tiles >= 4;  // small batches have few outputs
+
   struct Output {
     bool exists;
-    int partial;    ///< offset of its first sum, in floats
-    const T* bias;  ///< null when there is none
-    T* y;           ///< of the share's first sample
+    int partial;  ///< offset of its first sum, in floats
+    float bias;
+    std::int64_t feature;
+    T* y;  ///< of the share's first sample
   };
 
   __device__ Output output_of(int group, int f, int first_sample) const {
@@ -270,29 +240,36 @@ class Finisher {
     output.exists = k < args_.b && j < args_.d;
     if (!output.exists) return output;
     const std::int64_t feature = (place_.i * args_.b + k) * args_.d + j;
-    output.partial = row_in_group * cut.parts() * (args_.layout.partial_part / 4) + k_in_tile;
-    output.bias = args_.bias ? static_cast<const T*>(args_.bias) + feature : nullptr;
+    output.feature = feature;
+    output.partial = row_in_group * cut.parts() * (layout_.partial_part / 4) + k_in_tile;
+    output.bias = args_.bias ? static_cast<float>(__ldcg(static_cast<const T*>(args_.bias) + feature)) : 0.0f;
     output.y = static_cast<T*>(args_.y) + (place_.first_sample + first_sample) * args_.y_sample +
                feature * args_.y_feature;
     return output;
   }
 
-  __device__ float bias(const Output& output, int e) const {
-    return output.bias ? static_cast<float>(__ldcg(output.bias + e)) : 0.0f;
-  }
-
-  // The samples n, n + step, ... of the share.
+  // The samples n, n + step, ... of the share; several at a time where there are many.
   __device__ void store(const float* partial, const Output& output, int n, int step, int samples) const {
+    constexpr int at_once = n_tiles < 4 ? 1 : 4;
     if (!output.exists) return;
-    const int part_stride = args_.layout.partial_part / 4, parts = args_.cut.parts();
-    const float bias = this->bias(output, 0);
-#pragma unroll 1
-    for (; n < samples; n += step) {
+    const int part_stride = layout_.partial_part / 4, parts = args_.cut.parts();
+    for (; n < samples; n += at_once * step) {
       const float* from = partial + output.partial + n * Tile<T>::sample_stride;
-      float sum = bias;
+      float sum[at_once] = {};
 #pragma unroll 4
-      for (int part = 0; part < parts; ++part, from += part_stride) sum += *from;
-      output.y[n * args_.y_sample] = static_cast<T>(activate(sum, args_.activation));
+      for (int part = 0; part < parts; ++part, from += part_stride)
+#pragma unroll
+        for (int u = 0; u < at_once; ++u)
+          if (n + u * step < samples) sum[u] += from[u * step * Tile<T>::sample_stride];
+            // Not unrolled: one copy of the activations is enough code.
+#pragma unroll 1
+      for (int u = 0; u < at_once && n + u * step < samples; ++u) {
+        float value = sum[0];
+#pragma unroll
+        for (int v = 1; v < at_once; ++v) value = u == v ? sum[v] : value;
+        if (args_.bias) value += output.bias;
+        output.y[(n + u * step) * args_.y_sample] = static_cast<T>(activate(value, args_.activation));
+      }
     }
   }
 
@@ -303,10 +280,13 @@ class Finisher {
       T e[4];
     };
     if (!output.exists) return;
-    const int part_stride = args_.layout.partial_part / 4, parts = args_.cut.parts();
+    const int part_stride = layout_.partial_part / 4, parts = args_.cut.parts();
     const int row_stride = part_stride * parts;
-    const float bias[4] = {this->bias(output, 0), this->bias(output, 1), this->bias(output, 2),
-                           this->bias(output, 3)};
+    float bias[4] = {output.bias, 0, 0, 0};
+#pragma unroll
+    for (int e = 1; e < 4; ++e)
+      if (args_.bias)
+        bias[e] = static_cast<float>(__ldcg(static_cast<const T*>(args_.bias) + output.feature + e));
 #pragma unroll 1
     for (; n < samples; n += step) {
       const float* from = partial + output.partial + n * Tile<T>::sample_stride;
@@ -337,72 +317,65 @@ class Finisher {
 
   const Arguments& args_;
   const BlockPlace& place_;
+  const SharedLayout& layout_;
 };
 
 #endif
 
-template <class T, int n_tiles>
-__global__ void __launch_bounds__(max_warps * 32, least_resident<T>(n_tiles))
-    multiply_skinny(const __grid_constant__ Arguments args) {
+/// One block to an SM: with the 128 registers that two allow it spills, and is slower throughout.
+/// With `prefetch` a block asks for all of its weights at once, into L2.
+template <class T, int n_tiles, bool prefetch = false>
+__global__ void __launch_bounds__(max_warps * 32, 1) multiply_skinny(const __grid_constant__ Arguments args) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
   extern __shared__ __align__(16) unsigned char shared[];
   const Cut& cut = args.cut;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
 
-  // The first weights, before anything else; then all that needs no result of the kernel before.
+  // The first weights, before anything else.
   const int row_tiles = cut.segments * cut.tiles_per_warp;
-  const std::int64_t first_row = std::int64_t{blockIdx.x} * cut.groups * warps;
-  const uint4* next = args.weights + (first_row + warp) * row_tiles * 32 + lane;
-  uint4 weights[tiles_in_flight];  // of the lane, in the next tiles
+  const uint4* next =
+      args.weights + (std::int64_t{blockIdx.x} * cut.groups * warps + warp) * row_tiles * 32 + lane;
+  constexpr int depth = tiles_in_flight<T>(n_tiles);
+  uint4 weights[depth];  // of the lane, in the next `depth` tiles
 #pragma unroll
-  for (int u = 0; u < tiles_in_flight; ++u)
+  for (int u = 0; u < depth; ++u)
     if (u < cut.tiles_per_warp) weights[u] = load_weights(next + u * 32);
-  if (args.prefetch && threadIdx.x == 0 && blockIdx.y == 0)
-    prefetch_weights(args.weights + first_row * row_tiles * 32,
+  if (prefetch && threadIdx.x == 0)
+    prefetch_weights(args.weights + std::int64_t{blockIdx.x} * cut.groups * warps * row_tiles * 32,
                      static_cast<unsigned>(cut.groups * warps * row_tiles * tile_bytes));
+  if (cut.cluster > 1) cluster_arrive();  // this block has begun: others may write to its shared memory
+  meet_neighbouring_kernels();
+
   const BlockPlace place(args);
-  const SharedLayout& layout = args.layout;
+  const SharedLayout layout = shared_layout<T>(cut, min(args.batch, n_tiles * 8), 1 << args.j_fastest_log2);
   const std::uint32_t x = shared_address(shared);
-  const Stager<T, n_tiles> stager(args, place, x);
-  const Finisher<T, n_tiles> finisher(args, place);
+  const Stager<T, n_tiles> stager(args, place, layout, x);
+  const Finisher<T, n_tiles> finisher(args, place, layout);
   for (int at = threadIdx.x * 16; at < layout.x_row; at += blockDim.x * 16)
     store_shared(x + layout.zeros + at, {0, 0, 0, 0});
-  const bool is_split = cut.cluster > 1;
-  if (is_split && !layout.overlay) cluster_arrive();  // others may write to this block's shared memory
-  meet_neighbouring_kernels();
 
   for (int group = 0; group < cut.groups; ++group) {
     const int row = (place.k_block * cut.groups + group) * cut.rows_per_group + warp / cut.warps_per_row;
     Sums<T, n_tiles> sums(x + row % cut.j_group * layout.x_plane, x + layout.zeros, layout.x_row,
                           place.samples, lane);
     for (int segment = 0; segment < cut.segments; ++segment) {
-      int next_wait = cut.tiles_per_warp;  // the tile before which more of x must have come
-      int chunks_left = 0;                 // behind those that are waited for
       if (group + segment == 0 || cut.segments > 1) {
         if (group + segment > 0) __syncthreads();  // the segment before has been read by all
         stager.stage(segment);
-        next_wait = 0;
-        if (stager.is_asynchronous()) chunks_left = (cut.tiles_per_warp - 1) / cut.chunk();
+        __syncthreads();
       }
       const int first_tile = warp % cut.warps_per_row * cut.tiles_per_warp;
-#pragma unroll 1
-      for (int tile = 0; tile < cut.tiles_per_warp; tile += tiles_in_flight) {
+      for (int tile = 0; tile < cut.tiles_per_warp; tile += depth) {
         // Where this warp goes on: in this segment, the next one, or the next group's row.
-        int left = cut.tiles_per_warp - tile - tiles_in_flight;  // in the segment
-        next += min(tiles_in_flight, left + tiles_in_flight) * 32;
+        int left = cut.tiles_per_warp - tile - depth;  // in the segment
+        next += min(depth, left + depth) * 32;
         if (left <= 0) {
           const bool last_segment = segment + 1 == cut.segments;
           if (last_segment) next += std::int64_t{warps - 1} * row_tiles * 32;
           left = last_segment && group + 1 == cut.groups ? 0 : cut.tiles_per_warp;
         }
 #pragma unroll
-        for (int u = 0; u < tiles_in_flight; ++u) {
-          if (u % tiles_at_a_time == 0 && tile + u == next_wait && next_wait < cut.tiles_per_warp) {
-            wait_copies(chunks_left);
-            __syncthreads();
-            next_wait = chunks_left == 0 ? cut.tiles_per_warp : next_wait + cut.chunk();
-            --chunks_left;
-          }
+        for (int u = 0; u < depth; ++u) {
           if (tile + u < cut.tiles_per_warp) sums.add_tile(weights[u], first_tile + tile + u);
           if (u < left) weights[u] = load_weights(next + u * 32);
         }
@@ -413,20 +386,14 @@ __global__ void __launch_bounds__(max_warps * 32, least_resident<T>(n_tiles))
     const PartialPlace partial{
         .address = x + buffer + (warp * cut.cluster + place.rank) * layout.partial_part,
         .share_log2 = 31 - __clz(cut.share()),
-        .is_shared_out = is_split};
-    if (layout.overlay) {  // all have read x
-      if (is_split)
-        cluster_arrive();
-      else
-        __syncthreads();
-    }
-    if (is_split && group == 0) cluster_wait();
+        .is_shared_out = cut.cluster > 1};
+    if (cut.cluster > 1 && group == 0) cluster_wait();
     sums.store(partial, lane);
-    if (is_split) {
+    if (cut.cluster == 1) {
+      __syncthreads();
+    } else {
       cluster_arrive();
       cluster_wait();
-    } else {
-      __syncthreads();
     }
     finisher.finish(reinterpret_cast<const float*>(shared + buffer), group);
   }

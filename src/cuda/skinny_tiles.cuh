@@ -49,17 +49,13 @@ struct Tile {
   }
 };
 
-inline constexpr int tiles_in_flight = 8;  ///< of weights, for each warp; what is beyond waits in L2
-inline constexpr int tiles_at_a_time = 4;  ///< a chunk of asynchronously staged x is a multiple of these
-inline constexpr int loads_in_flight = 8;  ///< of 16 bytes of x, for each thread that transposes them
-/// Blocks that must fit an SM: with two, those of the next kernel load their weights
-/// while this one finishes, and clusters find room. f32 needs more registers for its sums.
+/// Tiles that a warp has in flight, and 16-byte loads of x that a thread has. Large
+/// batches fill the shared memory of an SM with one block, which may then take all registers.
 template <class T>
-__host__ __device__ constexpr int least_resident(int n_tiles) {
-  return Tile<T>::tensor_core || n_tiles <= 2 ? 2 : 1;
+__host__ __device__ constexpr int tiles_in_flight(int n_tiles) {
+  return Tile<T>::tensor_core && n_tiles >= 4 ? 16 : 8;
 }
-/// Bytes of shared memory up to which two blocks fit an SM of Hopper.
-inline constexpr int shared_for_two = (228 * 1024) / 2 - 1024;
+__host__ __device__ constexpr int loads_in_flight(int n_tiles) { return n_tiles >= 4 ? 16 : 8; }
 
 /// How a problem is cut into blocks, warps and tiles; fixed when the plan is made.
 ///
@@ -85,10 +81,6 @@ struct Cut {
   [[nodiscard]] __host__ __device__ int parts() const { return warps_per_row * cluster; }
   /// Samples whose outputs one block of a cluster adds up and stores.
   [[nodiscard]] __host__ __device__ int share() const { return n_tiles * 8 / cluster; }
-  /// Tiles of each warp whose x is waited for at once, where x is copied asynchronously: a quarter or so.
-  [[nodiscard]] __host__ __device__ int chunk() const {
-    return (tiles_per_warp + 4 * tiles_at_a_time - 1) / (4 * tiles_at_a_time) * tiles_at_a_time;
-  }
   /// Terms of a segment, a multiple of the 8 or 4 of a 16-byte vector.
   template <class T>
   [[nodiscard]] __host__ __device__ int positions() const {
@@ -108,7 +100,6 @@ struct SharedLayout {
   int x_row;           ///< from one sample to the next; an odd multiple of 16, so that 8 samples are 8 banks
   int x_plane;         ///< from one j to the next
   int zeros;           ///< a row of zeros, for the samples beyond the batch
-  bool overlay;        ///< whether the sums take the place of x, so that two blocks fit an SM
   int partial;         ///< sums of the block's share of samples: [buffer][row][part][sample][output]
   int partial_part;    ///< from one part's sums to the next
   int partial_buffer;  ///< from one group's sums to the next; two where a block has several groups
@@ -116,23 +107,19 @@ struct SharedLayout {
 };
 
 template <class T>
-SharedLayout shared_layout(const Cut& cut, int samples, int j_fastest) {
+__host__ __device__ inline SharedLayout shared_layout(const Cut& cut, int samples, int j_fastest) {
   SharedLayout s{};
   s.x_row = cut.positions<T>() * static_cast<int>(sizeof(T)) + 16;
   s.x_plane = s.x_row * samples;
   s.zeros = s.x_plane * cut.j_group;
   s.partial = s.zeros + s.x_row;
-  // Sums are read together that are of neighbouring j, or of neighbouring quads of k
-  // where there is one j: their rows should lie 4 to 16 banks apart, quads on 16 bytes.
+  // The sums of neighbouring j are read together: their rows should lie 4 to 16 banks apart.
+  // Where there is one j, quads of k are read and must lie on 16 bytes.
   const int pad = (32 / j_fastest < 16 ? 32 / j_fastest : 16) / cut.parts();
   const int least_pad = j_fastest == 1 ? 4 : 1;
   s.partial_part = (cut.share() * Tile<T>::sample_stride + (pad > least_pad ? pad : least_pad)) * 4;
   s.partial_buffer = s.partial_part * cut.warps() * cut.cluster;
-  const int sums = s.partial_buffer * (cut.groups > 1 ? 2 : 1);
-  s.overlay = cut.groups == 1 && s.partial + sums > shared_for_two;
-  const int x_end = s.partial;
-  if (s.overlay) s.partial = 0;
-  s.total = s.partial + sums > x_end ? s.partial + sums : x_end;
+  s.total = s.partial + s.partial_buffer * (cut.groups > 1 ? 2 : 1);
   return s;
 }
 
@@ -143,14 +130,12 @@ struct Arguments {
   void* y;
   const void* bias;  ///< null when there is none
   Cut cut;
-  SharedLayout layout;
   int batch;
   int j_fastest_log2;  ///< rows of a group that are neighbouring j, as stores order them
-  bool quads;          ///< whether y can be written four features at a time
-  bool prefetch;       ///< whether blocks ask for all of their weights at once, into L2
   Activation activation;
   std::int64_t b, c, d;
   std::int64_t x_sample, x_feature, y_sample, y_feature;
+  bool quads;  ///< whether y can be written four features at a time
 };
 
 /// The weights in the order in which blocks, groups, warps and lanes read them.
@@ -264,19 +249,7 @@ __device__ inline void copy_async(std::uint32_t to, const void* from, bool insid
                : "memory");
 }
 
-__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-/// Waits for the copies of all groups but the `newer` last ones.
-__device__ inline void wait_copies(int newer) {
-  if (newer == 0)
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
-  else if (newer == 1)
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
-  else if (newer == 2)
-    asm volatile("cp.async.wait_group 2;" ::: "memory");
-  else
-    asm volatile("cp.async.wait_group 3;" ::: "memory");
-}
+__device__ inline void wait_async_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 template <class T>
 __device__ inline void mma(float (&c)[4], const uint4& a, std::uint32_t b0, std::uint32_t b1) {
