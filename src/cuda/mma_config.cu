@@ -36,6 +36,8 @@ void lay_out(MmaConfig& config) {
       config.plane_bytes = n * 32;
       config.out_pitch = with_rest_of_32(tile_k / 2, 5);
       break;
+    case XForm::lines:  // wgmma's alone
+      break;
     case XForm::columns:
       config.plane_bytes = 16 * n * element;
       config.out_pitch = with_rest_of_32(n * element / 4, half ? 4 : 8);
@@ -119,7 +121,7 @@ double mma_seconds(const Problem& problem, const MmaConfig& config, const GpuFac
   const double terms = real(config.order.chunks * 16);
 
   // Multiply-adds per clock and multiprocessor, as mma.sync reaches them.
-  const double rate = half ? 1100.0 : config.arithmetic == Arithmetic::tf32 ? 500.0 : 170.0;
+  const double rate = half ? 400.0 : config.arithmetic == Arithmetic::tf32 ? 200.0 : 90.0;
   const double clocks = samples * real(p.a) * j_count * outputs * terms / rate / gpu.multiprocessors;
   const double memory = problem.bytes() / gpu.memory_rate;
   // Through L2: x for every tile of outputs, the weights for every tile of samples.
@@ -128,7 +130,9 @@ double mma_seconds(const Problem& problem, const MmaConfig& config, const GpuFac
   const double l2 = (x_reads + w_reads) * element / (1.4 * gpu.memory_rate);
   const double tiles = real(config.order.groups()) * samples / config.tile_n();
   const double filled = std::clamp(tiles / gpu.multiprocessors, 1.0 / gpu.multiprocessors, 1.0);
-  return 4e-6 + std::max({clocks / gpu.clock_hz / filled, memory, l2});
+  // Copies and epilogues share the warps with the products: on an H200 these kernels
+  // take twice the time that memory or L2 would need.
+  return 6e-6 + std::max({clocks / gpu.clock_hz / filled, 2.2 * memory, 2.0 * l2});
 }
 
 }  // namespace kronsparse::cuda

@@ -23,7 +23,7 @@
 namespace kronsparse::cuda {
 
 enum class Arithmetic { f16, bf16, tf32, tf32x3 };
-enum class XForm { planes, rows, columns };
+enum class XForm { planes, rows, columns, lines };
 
 constexpr int kStages = 4;
 constexpr int kMaxThreads = 256;

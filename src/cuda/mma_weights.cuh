@@ -6,6 +6,8 @@
 // tensor core's A fragments, so that every lane takes 16 bytes at a time.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <cstdint>
 
 namespace kronsparse::cuda {
@@ -68,6 +70,8 @@ struct ValueOrder {
   }
 };
 
+#if defined(__CUDACC__)  // tests read the orders without it
+
 /// One thread a packed element; what lies outside the pattern is zero.
 template <class Element>
 __global__ void pack_weights(const Element* values, Element* packed, WeightOrder order, ValueOrder from) {
@@ -105,5 +109,7 @@ __global__ void pack_weights(const Element* values, Element* packed, WeightOrder
     packed[at] = inside ? values[i * from.i_step + k * from.k_step + l * from.l_step + j] : Element(0);
   }
 }
+
+#endif
 
 }  // namespace kronsparse::cuda

@@ -101,7 +101,7 @@ class WgmmaExecutor final : public Executor {
       y_store = config_.order.j_groups == 1 ? common_alignment(least, y, p.y_sample * bytes, y_block)
                                             : common_alignment(least, y, p.y_sample * bytes, p.d * bytes);
       // Pairs of j that a row of an odd d splits are stored one by one.
-      if (bytes == 2 && p.d % 2 == 1 && p.d > 1) y_store = 2;
+      if (bytes == 2 && config_.shape.form == XForm::planes && p.d % 2 == 1) y_store = 2;
     }
     return {.x = static_cast<const std::byte*>(operands.x),
             .y = static_cast<std::byte*>(operands.y),

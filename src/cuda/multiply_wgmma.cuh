@@ -112,15 +112,27 @@ class Consumer {
   }
 
   /// Four terms of the lane's two samples, for each of its words. Rows and
-  /// columns of half types: two pairs of terms.
+  /// columns of half types: two pairs of terms. Lines: as they lie in memory.
+  static constexpr int kRawWords = Traits::form == XForm::lines ? (Traits::words + 1) / 2 : Traits::words;
   struct Raw {
-    std::uint32_t upper[4][Traits::words], lower[4][Traits::words];
+    std::uint32_t upper[4][kRawWords], lower[4][kRawWords];
   };
 
   __device__ void load(Raw& raw, std::uint32_t x) const {
     if constexpr (Traits::form == XForm::planes) {
       load_planes(raw.upper, x, at_.row);
       load_planes(raw.lower, x, at_.row + 8);
+    } else if constexpr (Traits::form == XForm::lines) {
+      const std::uint32_t from = x + at_.row * Traits::x.row_bytes + at_.t * (8 * Traits::words);
+#pragma unroll
+      for (int pair = 0; pair < Traits::words; ++pair) {
+        const uint2 upper = ptx::load_shared_8(from + pair * 8);
+        const uint2 lower = ptx::load_shared_8(from + 8 * Traits::x.row_bytes + pair * 8);
+        (&raw.upper[0][0])[2 * pair] = upper.x;
+        (&raw.upper[0][0])[2 * pair + 1] = upper.y;
+        (&raw.lower[0][0])[2 * pair] = lower.x;
+        (&raw.lower[0][0])[2 * pair + 1] = lower.y;
+      }
     } else if constexpr (Traits::form == XForm::rows) {
       const std::uint32_t from = x + at_.row * 32 + at_.t * 8;
       const uint2 upper = ptx::load_shared_8(from);
@@ -200,7 +212,19 @@ class Consumer {
   }
 
   __device__ static void prepare(Operands16<Traits>& operands, const Raw& raw, int word) {
-    if constexpr (Traits::half && Traits::word_products == 2) {
+    if constexpr (Traits::form == XForm::lines) {
+      // Element `word` of each of four terms, `words` elements apart.
+#pragma unroll
+      for (int pair = 0; pair < 2; ++pair) {
+        const int first = 2 * pair * Traits::words + word;
+        const int second = first + Traits::words;
+        const int selector = (second % 2 == 0 ? 0x5400 : 0x7600) | (first % 2 == 0 ? 0x10 : 0x32);
+        operands.a[0][2 * pair] =
+            __byte_perm((&raw.upper[0][0])[first / 2], (&raw.upper[0][0])[second / 2], selector);
+        operands.a[0][2 * pair + 1] =
+            __byte_perm((&raw.lower[0][0])[first / 2], (&raw.lower[0][0])[second / 2], selector);
+      }
+    } else if constexpr (Traits::half && Traits::word_products == 2) {
 #pragma unroll
       for (int pair = 0; pair < 2; ++pair) {
         const int first = 2 * pair;

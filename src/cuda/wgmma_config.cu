@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <span>
 
 #include "cuda/wgmma_config.hpp"
@@ -44,9 +45,10 @@ void lay_out(WgmmaConfig& config, int element) {
   if (shape.form == XForm::columns) {
     out_bytes = 2 * 32 * (64 * element + 16);
   } else {
-    const int row = shape.form == XForm::rows ? shape.n * 2 : shape.n * config.words * 4;
+    const bool whole = shape.form == XForm::rows || shape.form == XForm::lines;
+    const int row = shape.n * (whole ? shape.products * 2 : config.words * 4);
     // Rows that one store instruction writes begin in different banks.
-    const int padding = shape.form == XForm::rows ? 16 : config.words == 2 ? 64 : 32;
+    const int padding = whole ? 16 : config.words == 2 ? 64 : 32;
     config.out_pitch_bytes = row + padding;
     out_bytes = (shape.split_words ? 4 : 8) * 16 * config.out_pitch_bytes;
   }
@@ -91,9 +93,10 @@ WgmmaConfig wgmma_config(const Problem& problem, const GpuFacts& gpu) {
   const int element = half ? 2 : 4;
   WgmmaConfig config;
   config.arithmetic = arithmetic_of(problem);
-  const XForm form = problem.layout == Layout::batch_last ? XForm::columns
-                     : half && p.d == 1                   ? XForm::rows
-                                                          : XForm::planes;
+  const XForm form = problem.layout == Layout::batch_last         ? XForm::columns
+                     : half && p.d == 1                           ? XForm::rows
+                     : half && (p.d == 3 || p.d == 5 || p.d == 7) ? XForm::lines
+                                                                  : XForm::planes;
   const int word_products = half && form == XForm::planes ? 2 : 1;
   constexpr std::int64_t max_words = 8;  // 32 bytes of j: whole sectors of memory
   const std::int64_t d_words = form == XForm::columns ? 1 : divided_up(p.d, word_products);
@@ -133,26 +136,43 @@ WgmmaConfig wgmma_config(const Problem& problem, const GpuFacts& gpu) {
 }
 
 double wgmma_seconds(const Problem& problem, const WgmmaConfig& config, const GpuFacts& gpu) {
+  // Seconds are a sum, because the parts overlap only in part: something fixed,
+  // something per tile of a block (the epilogue), and shares of the times that
+  // memory, L2 and tensor cores need at their peaks. Fitted to 64 patterns of the
+  // paper's grid on an H200; nine of ten come out within 0.84 and 1.5 of this.
+  struct Shares {
+    double fixed, per_tile, memory, l2, tensor;
+  };
+  constexpr Shares half_first{5.6e-6, 2.8e-6, 0.24, 0.56, 0.0};
+  constexpr Shares half_last{10e-6, 0.6e-6, 0.53, 0.0, 1.15};
+  constexpr Shares float_first{6.7e-6, 4.4e-6, 0.0, 0.8, 0.0};
+  constexpr Shares float_last{9.7e-6, 1.5e-6, 0.34, 0.0, 1.18};
+  constexpr double l2_over_memory = 1.43;
+
   const Product p = product_of(problem);
   const bool half = problem.dtype != DType::f32;
+  const bool first = problem.layout == Layout::batch_first;
+  const Shares& shares = half ? (first ? half_first : half_last) : (first ? float_first : float_last);
   const double element = half ? 2 : 4;
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  const double samples = real(divided_up(p.batch, config.tile_n) * config.tile_n);
-  const double j_count = real(config.order.j_groups) * config.order.j_count;
-  const double outputs = real(config.order.k_tiles * config.order.tile_k);
+  const double tiles = real(config.order.groups() * divided_up(p.batch, config.tile_n));
+  const double rounds = std::ceil(tiles / std::max(config.blocks, 1));
   const double terms = real(config.order.chunks * 16);
 
-  // Multiply-adds per clock and multiprocessor, as these kernels reach them.
-  const double rate = half ? 1300.0 : config.arithmetic == Arithmetic::tf32 ? 650.0 : 250.0;
-  const double clocks = samples * real(p.a) * j_count * outputs * terms / rate / gpu.multiprocessors;
   const double memory = problem.bytes() / gpu.memory_rate;
-  // Through L2: x for every tile of outputs, the weights for every tile of samples.
-  const double x_reads = samples * real(p.a) * j_count * terms * real(config.order.k_tiles);
-  const double w_reads = config.resident ? 0.0 : real(config.order.elements()) * samples / config.tile_n;
-  const double l2 = (x_reads + w_reads) * element / (1.3 * gpu.memory_rate);
-  const double tiles = real(config.order.groups()) * samples / config.tile_n;
-  const double filled = std::clamp(tiles / gpu.multiprocessors, 1.0 / gpu.multiprocessors, 1.0);
-  return 4e-6 + std::max({clocks / gpu.clock_hz / filled, 1.15 * memory, l2});
+  // Through L2: x for every tile, the weights for every tile unless they are resident.
+  const double x_elements = tiles * terms * config.order.j_count * config.tile_n;
+  const double w_elements = config.resident ? 0.0 : tiles * real(config.order.group_elements());
+  double l2 = (x_elements + w_elements) * element / (l2_over_memory * gpu.memory_rate);
+  // Pairs of j that a row of an odd d splits are copied element by element.
+  const bool elementwise = config.shape.form == XForm::planes && half && p.d % 2 == 1;
+  if (elementwise) l2 *= 12;
+  const double products = config.arithmetic == Arithmetic::tf32x3 ? 3 : 1;
+  const double rate = half ? 2048 : 1024;  // multiply-adds per clock and multiprocessor
+  const double tensor =
+      rounds * terms * config.order.j_count * config.tile_n * config.shape.n * products / rate / gpu.clock_hz;
+  return shares.fixed + rounds * shares.per_tile + shares.memory * memory + shares.l2 * l2 +
+         shares.tensor * tensor;
 }
 
 }  // namespace kronsparse::cuda

@@ -17,14 +17,17 @@ namespace kronsparse::cuda {
 inline constexpr std::array half_shapes = {
     WgmmaShape{XForm::planes, 8, true, 32, 1},    // d > 12: 32 bytes of j
     WgmmaShape{XForm::planes, 6, true, 32, 1},    // d from 9 to 12
-    WgmmaShape{XForm::planes, 4, true, 64, 1},    // d = 7, 8
+    WgmmaShape{XForm::planes, 4, true, 64, 1},    // d = 8
     WgmmaShape{XForm::planes, 4, true, 48, 1},    //
-    WgmmaShape{XForm::planes, 6, false, 32, 1},   // d = 5, 6
-    WgmmaShape{XForm::planes, 4, false, 64, 2},   // d = 3, 4
+    WgmmaShape{XForm::planes, 6, false, 32, 1},   // d = 6
+    WgmmaShape{XForm::planes, 4, false, 64, 2},   // d = 4
     WgmmaShape{XForm::planes, 4, false, 48, 2},   //
     WgmmaShape{XForm::planes, 2, false, 128, 2},  // d = 2
     WgmmaShape{XForm::planes, 2, false, 96, 2},   //
     WgmmaShape{XForm::planes, 2, false, 64, 2},   //
+    WgmmaShape{XForm::lines, 7, false, 32, 1},    // d = 7
+    WgmmaShape{XForm::lines, 5, false, 48, 1},    // d = 5
+    WgmmaShape{XForm::lines, 3, false, 64, 1},    // d = 3
     WgmmaShape{XForm::rows, 1, false, 256, 4},    // d = 1
     WgmmaShape{XForm::rows, 1, false, 192, 4},    //
     WgmmaShape{XForm::rows, 1, false, 128, 4},    //

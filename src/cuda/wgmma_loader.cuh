@@ -8,6 +8,7 @@
 //            term, of the second, ... A word is a float, or two neighbouring j of
 //            a half type; with all j in the block that is the order of x itself.
 //   rows     batch_first, d = 1, half types: a row of 16 terms per sample.
+//   lines    batch_first, d = 3, 5, 7, half types: a row per sample, as in x.
 //   columns  batch_last: a row of samples per term.
 // Units are permuted within a row so that what one instruction reads lies in
 // different banks, but never torn from the other half of their 32-byte sector:
@@ -41,7 +42,7 @@ struct WgmmaShape {
 /// How 16 terms of x lie in shared memory, which follows from a shape and the bytes of an element.
 struct XTile {
   int samples;
-  int words;      ///< of j in a block; 1 for rows and columns
+  int words;      ///< of j in a block; j themselves for lines; 1 for rows and columns
   int row_bytes;  ///< of a sample (columns: of a term)
   int bytes;
 };
@@ -51,6 +52,8 @@ struct XTile {
   if (shape.form == XForm::columns)
     return {samples, 1, samples * element_bytes, 16 * samples * element_bytes};
   if (shape.form == XForm::rows) return {samples, 1, 32, samples * 32};
+  if (shape.form == XForm::lines)
+    return {samples, shape.products, 32 * shape.products, samples * 32 * shape.products};
   const int words = shape.products * element_bytes / 4 * (shape.split_words ? 2 : 1);
   return {samples, words, 64 * words, samples * 64 * words};
 }
@@ -203,6 +206,10 @@ class Producer {
       if constexpr (Traits::form == XForm::rows) {
         l_ = unit * 8;
         to_ = row_ * Traits::x.row_bytes + unit * 16;
+      } else if constexpr (Traits::form == XForm::lines) {
+        l_ = unit * 8 / Traits::products;
+        column_ = unit * 8 % Traits::products;
+        to_ = row_ * Traits::x.row_bytes + unit * 16;
       } else {
         // The first word of the unit.
         l_ = unit * 4 / Traits::x.words;
@@ -338,6 +345,8 @@ class Producer {
       const std::uint32_t unit_to = to + row * Traits::x.row_bytes;
       if constexpr (Traits::form == XForm::rows) {
         store_elements(unit_to, from, row < rows_left_ ? min(max(terms_left_, 0), 8) : 0);
+      } else if constexpr (Traits::form == XForm::lines) {
+        store_elements(unit_to, from, row < rows_left_ ? unit_bytes() / 2 : 0);
       } else {
 #pragma unroll
         for (int word = 0; word < 4; ++word) {

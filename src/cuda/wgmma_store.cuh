@@ -24,7 +24,8 @@ struct WgmmaTraits {
   static constexpr int tile_n = x.samples;
 
   static_assert(products % word_products == 0);
-  static_assert(S.form == XForm::planes || (products == 1 && !split_words));
+  static_assert(S.form == XForm::planes || !split_words);
+  static_assert(S.form == XForm::planes || S.form == XForm::lines || products == 1);
   static_assert(S.form != XForm::rows || half, "a float with d = 1 is a plane of its own");
   static_assert(products * n / 2 * (compensated ? 2 : 1) <= 128, "accumulators in registers");
 };
@@ -140,6 +141,15 @@ __device__ inline void stage_row(const LanePlace& at, const Sums<Traits>& sums, 
       ptx::store_shared_4(row + (4 * q + at.t) * 4, mma::pack_pair<Traits>(sums[0][e], sums[0][e + 1]));
       continue;
     }
+    if constexpr (Traits::form == XForm::lines) {  // all j of two outputs
+      constexpr int d = Traits::products;
+      const auto element = [&](int index) { return sums[index % d][e + index / d]; };
+#pragma unroll
+      for (int word = 0; word < d; ++word)
+        ptx::store_shared_4(row + (8 * q + 2 * at.t) * (2 * d) + word * 4,
+                            mma::pack_pair<Traits>(element(2 * word), element(2 * word + 1)));
+      continue;
+    }
     const std::uint32_t to = row + ((8 * q + 2 * at.t) * Traits::x.words + at.word) * 4;
     if constexpr (Traits::x.words == 1) {  // two outputs are neighbours
       ptx::store_shared_8(to, word_of<Traits>(sums, 0, e), word_of<Traits>(sums, 0, e + 1));
@@ -190,7 +200,6 @@ __device__ inline void store_runs(const WgmmaArguments& p, std::byte* to, std::u
 template <class Traits>
 __device__ inline void store_rows(const WgmmaArguments& p, const LanePlace& at, const Tile& tile,
                                   const Sums<Traits>& sums, std::uint32_t out) {
-  constexpr bool rows_form = Traits::form == XForm::rows;
   constexpr int rows = Traits::split_words ? 8 : 16;  // that this warp stores
   const int first_row = Traits::split_words ? at.warpgroup * 8 : 0;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -203,9 +212,11 @@ __device__ inline void store_rows(const WgmmaArguments& p, const LanePlace& at, 
       __syncwarp();
   };
   const int left_k = static_cast<int>(min(p.b - tile.k0, std::int64_t{Traits::n}));
+  // With all j in the block, a sample's results are contiguous.
+  constexpr bool whole = Traits::form == XForm::rows || Traits::form == XForm::lines;
   const std::int64_t d_words = (p.d + Traits::word_products - 1) / Traits::word_products;
-  const bool contiguous = rows_form || (Traits::x.words == d_words && p.d % Traits::word_products == 0);
-  const int bytes = rows_form ? left_k * 2 : left_k * Traits::x.words * 4;
+  const bool contiguous = whole || (Traits::x.words == d_words && p.d % Traits::word_products == 0);
+  const int bytes = left_k * (whole ? Traits::products * 2 : Traits::x.words * 4);
 
   ptx::wait_bulk_stores();
   meet();  // the rows of the tile before have left

@@ -7,6 +7,8 @@
 // that leaves, so that nobody has to split it again.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <cstdint>
 
 namespace kronsparse::cuda {
@@ -52,6 +54,8 @@ struct WgmmaOrder {
   }
 };
 
+#if defined(__CUDACC__)  // tests read the orders without it
+
 /// The TF32 number nearest to a float; what is not finite stays as it is.
 __host__ __device__ inline std::uint32_t tf32_part(std::uint32_t bits) {
   return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & 0xffffe000u;
@@ -84,5 +88,7 @@ __global__ void pack_wgmma_weights(const Element* values, Element* packed, Wgmma
     }
   }
 }
+
+#endif
 
 }  // namespace kronsparse::cuda

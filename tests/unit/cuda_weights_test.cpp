@@ -1,0 +1,110 @@
+// The orders in which the tensor-core kernels read weights: every weight has a
+// place of its own, and the places are those that the fragments want.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "cuda/mma_weights.cuh"
+#include "cuda/wgmma_weights.cuh"
+
+namespace kronsparse::cuda {
+namespace {
+
+template <class Order>
+void expect_places_of_their_own(const Order& order) {
+  std::vector<bool> taken(static_cast<std::size_t>(order.elements()));
+  for (std::int64_t i = 0; i < order.a; ++i)
+    for (std::int64_t k = 0; k < order.b; ++k)
+      for (std::int64_t l = 0; l < order.c; ++l)
+        for (std::int64_t j = 0; j < order.d; ++j) {
+          const std::int64_t place = order.place(i, k, l, j);
+          ASSERT_GE(place, 0);
+          ASSERT_LT(place, order.elements());
+          ASSERT_FALSE(taken[static_cast<std::size_t>(place)]) << i << ' ' << k << ' ' << l << ' ' << j;
+          taken[static_cast<std::size_t>(place)] = true;
+        }
+}
+
+TEST(CudaWeights, EveryWeightHasItsOwnPlaceForMma) {
+  for (const bool wide : {false, true})
+    for (const RowOrder rows : {RowOrder::split, RowOrder::paired})
+      expect_places_of_their_own(WeightOrder{.a = 2,
+                                             .b = 70,
+                                             .c = 35,
+                                             .d = 5,
+                                             .j_groups = 3,
+                                             .k_tiles = 2,
+                                             .chunks = 3,
+                                             .j_count = 2,
+                                             .tile_k = 48,
+                                             .wide = wide,
+                                             .rows = rows});
+}
+
+TEST(CudaWeights, EveryWeightHasItsOwnPlaceForWgmma) {
+  for (const int parts : {1, 2}) {
+    const WgmmaOrder order{.a = 2,
+                           .b = 70,
+                           .c = 35,
+                           .d = 5,
+                           .j_groups = 2,
+                           .k_tiles = 2,
+                           .chunks = 4,
+                           .j_count = 4,
+                           .tile_k = 48,
+                           .parts = parts};
+    expect_places_of_their_own(order);
+    // The rest of a float lies one product further, where no first part is.
+    if (parts == 2) EXPECT_EQ(order.product_elements(), 2 * 48 * 16);
+  }
+}
+
+// Lane 4g + t holds outputs g and g + 8 of terms 4t to 4t + 3, eight halves in a row.
+TEST(CudaWeights, MmaFragmentsAreContiguousInALane) {
+  const WeightOrder order{.a = 1,
+                          .b = 16,
+                          .c = 16,
+                          .d = 1,
+                          .j_groups = 1,
+                          .k_tiles = 1,
+                          .chunks = 1,
+                          .j_count = 1,
+                          .tile_k = 16,
+                          .wide = false,
+                          .rows = RowOrder::split};
+  for (int g = 0; g < 8; ++g)
+    for (int t = 0; t < 4; ++t) {
+      const int lane = 4 * g + t;
+      // a0, a1, a2, a3 of the instruction: (g; 4t, 4t+1), (g+8; same), (g; 4t+2, 4t+3), (g+8; same).
+      EXPECT_EQ(order.place(0, g, 4 * t, 0), lane * 8);
+      EXPECT_EQ(order.place(0, g, 4 * t + 1, 0), lane * 8 + 1);
+      EXPECT_EQ(order.place(0, g + 8, 4 * t, 0), lane * 8 + 2);
+      EXPECT_EQ(order.place(0, g, 4 * t + 2, 0), lane * 8 + 4);
+      EXPECT_EQ(order.place(0, g + 8, 4 * t + 3, 0), lane * 8 + 7);
+    }
+}
+
+// Blocks of 8 outputs by 16 bytes: terms 4t, 4t+1 in the first, 4t+2, 4t+3 in the second.
+TEST(CudaWeights, WgmmaBlocksHoldEightOutputs) {
+  const WgmmaOrder order{.a = 1,
+                         .b = 32,
+                         .c = 16,
+                         .d = 1,
+                         .j_groups = 1,
+                         .k_tiles = 1,
+                         .chunks = 1,
+                         .j_count = 1,
+                         .tile_k = 32,
+                         .parts = 1};
+  for (int k = 0; k < 32; ++k)
+    for (int t = 0; t < 4; ++t) {
+      const int block = k / 8 * 128 + k % 8 * 8;
+      EXPECT_EQ(order.place(0, k, 4 * t, 0), block + 2 * t);
+      EXPECT_EQ(order.place(0, k, 4 * t + 1, 0), block + 2 * t + 1);
+      EXPECT_EQ(order.place(0, k, 4 * t + 2, 0), block + 64 + 2 * t);
+      EXPECT_EQ(order.place(0, k, 4 * t + 3, 0), block + 64 + 2 * t + 1);
+    }
+}
+
+}  // namespace
+}  // namespace kronsparse::cuda
