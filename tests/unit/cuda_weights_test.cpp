@@ -54,8 +54,8 @@ TEST(CudaWeights, EveryWeightHasItsOwnPlaceForWgmma) {
                            .tile_k = 48,
                            .parts = parts};
     expect_places_of_their_own(order);
-    // The rest of a float lies one product further, where no first part is.
-    if (parts == 2) EXPECT_EQ(order.product_elements(), 2 * 48 * 16);
+    // A float's rest lies after all the first parts of its product.
+    EXPECT_EQ(order.product_elements(), parts * 48 * 16);
   }
 }
 
