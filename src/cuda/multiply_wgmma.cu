@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "core/message.hpp"
-#include "cuda/alignment.hpp"
 #include "cuda/backend.hpp"
 #include "cuda/multiply_wgmma.hpp"
 #include "cuda/runtime.hpp"
@@ -33,7 +32,6 @@ class WgmmaExecutor final : public Executor {
   WgmmaExecutor(const Problem& problem, Device device)
       : problem_(problem),
         device_(device.index),
-        product_(product_of(problem)),
         config_(wgmma_config(problem, gpu(device))),
         kernel_(kernel_of(config_)) {
     const DeviceGuard guard(device_);
@@ -63,7 +61,7 @@ class WgmmaExecutor final : public Executor {
 
   void run(const Operands& operands) const override {
     const DeviceGuard guard(device_);
-    const WgmmaArguments arguments = arguments_of(operands);
+    const WgmmaArguments arguments = wgmma_arguments(problem_, config_, operands, weights_.data());
     kernel_<<<static_cast<unsigned>(config_.blocks), kProducerThreads + kConsumerThreads,
               static_cast<std::size_t>(config_.shared_bytes), static_cast<cudaStream_t>(operands.stream)>>>(
         arguments);
@@ -74,71 +72,9 @@ class WgmmaExecutor final : public Executor {
 
  private:
   [[nodiscard]] std::size_t element_bytes() const { return problem_.dtype == DType::f32 ? 4 : 2; }
-  [[nodiscard]] std::int64_t n_tiles() const {
-    return (product_.batch + config_.tile_n - 1) / config_.tile_n;
-  }
-  [[nodiscard]] std::int64_t tile_count() const { return config_.order.groups() * n_tiles(); }
-
-  [[nodiscard]] WgmmaArguments arguments_of(const Operands& operands) const {
-    const Product& p = product_;
-    const auto bytes = static_cast<std::int64_t>(element_bytes());
-    const auto x = reinterpret_cast<std::uintptr_t>(operands.x);
-    const auto y = reinterpret_cast<std::uintptr_t>(operands.y);
-    const int least = static_cast<int>(bytes);
-    int x_copy = 0;
-    int y_store = 0;
-    if (config_.shape.form == XForm::columns) {
-      x_copy = common_alignment(least, x, p.x_feature * bytes);
-      y_store = common_alignment(least, y, p.y_feature * bytes);
-    } else {
-      // Units of 16 bytes: of some j of one term, or of whole terms, which then are contiguous.
-      const std::int64_t x_block = p.a == 1 ? 0 : p.c * p.d * bytes;
-      const bool whole_terms = config_.order.j_count == p.d;
-      x_copy = common_alignment(least, x, p.x_sample * bytes, whole_terms ? x_block : p.d * bytes);
-      if (!whole_terms && config_.words != 8) x_copy = std::min(x_copy, 4);
-      if (config_.shape.form == XForm::planes && p.d * bytes % 4 != 0) x_copy = least;
-      const std::int64_t y_block = p.a == 1 ? 0 : p.b * p.d * bytes;
-      y_store = config_.order.j_groups == 1 ? common_alignment(least, y, p.y_sample * bytes, y_block)
-                                            : common_alignment(least, y, p.y_sample * bytes, p.d * bytes);
-      // Pairs of j that a row of an odd d splits are stored one by one.
-      if (bytes == 2 && config_.shape.form == XForm::planes && p.d % 2 == 1) y_store = 2;
-    }
-    return {.x = static_cast<const std::byte*>(operands.x),
-            .y = static_cast<std::byte*>(operands.y),
-            .bias = operands.bias,
-            .weights = static_cast<const std::byte*>(weights_.data()),
-            .batch = p.batch,
-            .b = p.b,
-            .c = p.c,
-            .d = p.d,
-            .x_sample = p.x_sample,
-            .x_feature = p.x_feature,
-            .y_sample = p.y_sample,
-            .y_feature = p.y_feature,
-            .order = config_.order,
-            .x_row_step = (config_.shape.form == XForm::columns ? p.d * p.x_feature : p.x_sample) * bytes,
-            .x_chunk_step = 16 * p.d * p.x_feature * bytes,
-            .n_tiles = static_cast<std::uint32_t>(n_tiles()),
-            .tiles = static_cast<std::uint32_t>(tile_count()),
-            .blocks_per_group = static_cast<std::uint32_t>(config_.blocks_per_group),
-            .bundle_groups = static_cast<std::uint32_t>(config_.bundle_groups),
-            .chunks = static_cast<int>(config_.order.chunks),
-            .stages = config_.stages,
-            .x_stage_bytes = config_.x_stage_bytes,
-            .w_chunk_bytes = config_.w_chunk_bytes,
-            .w_stage_bytes = config_.w_stage_bytes,
-            .w_region_offset = config_.w_region_offset,
-            .stages_offset = config_.stages_offset,
-            .out_offset = config_.out_offset,
-            .out_pitch_bytes = config_.out_pitch_bytes,
-            .x_copy = x_copy,
-            .y_store = y_store,
-            .activation = problem_.activation};
-  }
 
   Problem problem_;
   int device_;
-  Product product_;
   WgmmaConfig config_;
   WgmmaKernel kernel_;
   DeviceMemory weights_;

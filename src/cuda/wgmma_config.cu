@@ -2,6 +2,7 @@
 #include <cmath>
 #include <span>
 
+#include "cuda/alignment.hpp"
 #include "cuda/wgmma_config.hpp"
 
 namespace kronsparse::cuda {
@@ -133,6 +134,65 @@ WgmmaConfig wgmma_config(const Problem& problem, const GpuFacts& gpu) {
     }
   }
   return config;
+}
+
+WgmmaArguments wgmma_arguments(const Problem& problem, const WgmmaConfig& config, const Operands& operands,
+                               const void* weights) {
+  const Product p = product_of(problem);
+  const std::int64_t bytes = problem.dtype == DType::f32 ? 4 : 2;
+  const std::int64_t n_tiles = divided_up(p.batch, config.tile_n);
+  const auto x = reinterpret_cast<std::uintptr_t>(operands.x);
+  const auto y = reinterpret_cast<std::uintptr_t>(operands.y);
+  const int least = static_cast<int>(bytes);
+  int x_copy = 0;
+  int y_store = 0;
+  if (config.shape.form == XForm::columns) {
+    x_copy = common_alignment(least, x, p.x_feature * bytes);
+    y_store = common_alignment(least, y, p.y_feature * bytes);
+  } else {
+    // Units of 16 bytes: of some j of one term, or of whole terms, which then are contiguous.
+    const std::int64_t x_block = p.a == 1 ? 0 : p.c * p.d * bytes;
+    const bool whole_terms = config.order.j_count == p.d;
+    x_copy = common_alignment(least, x, p.x_sample * bytes, whole_terms ? x_block : p.d * bytes);
+    if (!whole_terms && config.words != 8) x_copy = std::min(x_copy, 4);
+    if (config.shape.form == XForm::planes && p.d * bytes % 4 != 0) x_copy = least;
+    const std::int64_t y_block = p.a == 1 ? 0 : p.b * p.d * bytes;
+    y_store = config.order.j_groups == 1 ? common_alignment(least, y, p.y_sample * bytes, y_block)
+                                         : common_alignment(least, y, p.y_sample * bytes, p.d * bytes);
+    // Pairs of j that a row of an odd d splits are stored one by one.
+    if (bytes == 2 && config.shape.form == XForm::planes && p.d % 2 == 1) y_store = 2;
+  }
+  return {.x = static_cast<const std::byte*>(operands.x),
+          .y = static_cast<std::byte*>(operands.y),
+          .bias = operands.bias,
+          .weights = static_cast<const std::byte*>(weights),
+          .batch = p.batch,
+          .b = p.b,
+          .c = p.c,
+          .d = p.d,
+          .x_sample = p.x_sample,
+          .x_feature = p.x_feature,
+          .y_sample = p.y_sample,
+          .y_feature = p.y_feature,
+          .order = config.order,
+          .x_row_step = (config.shape.form == XForm::columns ? p.d * p.x_feature : p.x_sample) * bytes,
+          .x_chunk_step = 16 * p.d * p.x_feature * bytes,
+          .n_tiles = static_cast<std::uint32_t>(n_tiles),
+          .tiles = static_cast<std::uint32_t>(config.order.groups() * n_tiles),
+          .blocks_per_group = static_cast<std::uint32_t>(config.blocks_per_group),
+          .bundle_groups = static_cast<std::uint32_t>(config.bundle_groups),
+          .chunks = static_cast<int>(config.order.chunks),
+          .stages = config.stages,
+          .x_stage_bytes = config.x_stage_bytes,
+          .w_chunk_bytes = config.w_chunk_bytes,
+          .w_stage_bytes = config.w_stage_bytes,
+          .w_region_offset = config.w_region_offset,
+          .stages_offset = config.stages_offset,
+          .out_offset = config.out_offset,
+          .out_pitch_bytes = config.out_pitch_bytes,
+          .x_copy = x_copy,
+          .y_store = y_store,
+          .activation = problem.activation};
 }
 
 double wgmma_seconds(const Problem& problem, const WgmmaConfig& config, const GpuFacts& gpu) {

@@ -8,6 +8,7 @@
 #include "cuda/product.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/wgmma_loader.cuh"
+#include "kronsparse/plan.hpp"
 
 namespace kronsparse::cuda {
 
@@ -78,6 +79,10 @@ struct WgmmaConfig {
 };
 
 [[nodiscard]] WgmmaConfig wgmma_config(const Problem& problem, const GpuFacts& gpu);
+
+/// What the kernel of `config` is launched with; `weights` are packed in its order.
+[[nodiscard]] WgmmaArguments wgmma_arguments(const Problem& problem, const WgmmaConfig& config,
+                                             const Operands& operands, const void* weights);
 
 /// Seconds, by the cost model: the slowest of memory, L2 and tensor cores.
 [[nodiscard]] double wgmma_seconds(const Problem& problem, const WgmmaConfig& config, const GpuFacts& gpu);

@@ -313,7 +313,8 @@ class Producer {
     if constexpr (Traits::x.words == 8)
       return terms_left_ > 0 ? min(max(j_left_, 0) * Traits::element_bytes, 16) : 0;
     // All j are in the block: so many bytes until the last term's end.
-    return min(max(terms_left_ * (Traits::x.words * 4) - column_ * 4, 0), 16);
+    constexpr int column_bytes = Traits::form == XForm::lines ? Traits::element_bytes : 4;
+    return min(max((terms_left_ * Traits::x.words - column_) * column_bytes, 0), 16);
   }
 
   /// Units of 16 bytes, one of each kRows-th sample.

@@ -1,0 +1,302 @@
+#include "block.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "cuda/ptx.cuh"
+#include "fiber.hpp"
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+namespace kronsparse::cuda {
+alignas(1024) std::byte shared_memory[kEmulatedSharedBytes];
+}
+
+namespace kronsparse::emulation {
+namespace {
+
+Block* current_block = nullptr;
+
+std::string text_of(const void* pointer) { return std::to_string(reinterpret_cast<std::uintptr_t>(pointer)); }
+
+void require(bool right, const char* what) {
+  if (!right) throw EmulationError(what);
+}
+
+/// The 8 bytes of a barrier in shared memory.
+struct PhaseBarrier {
+  std::uint16_t mark;      ///< kMark plus the parity of the phase
+  std::uint16_t arrivals;  ///< that end a phase
+  std::uint16_t pending;
+  std::uint16_t units;  ///< of 16 bytes, that copies have still to bring
+
+  static constexpr std::uint16_t kMark = 0xba50;
+  [[nodiscard]] unsigned parity() const { return mark % 2u; }
+};
+static_assert(sizeof(PhaseBarrier) == 8);
+
+PhaseBarrier load_barrier(Block& block, std::uint32_t address) {
+  PhaseBarrier barrier{};
+  std::memcpy(&barrier, block.shared(address, 8, 8), 8);
+  require(barrier.mark / 2 == PhaseBarrier::kMark / 2,
+          "no barrier was initialised there, or it was overwritten");
+  return barrier;
+}
+
+void check_range(const std::vector<GlobalMemory::Range>& ranges, const std::byte* first, int bytes,
+                 int alignment) {
+  if (reinterpret_cast<std::uintptr_t>(first) % static_cast<unsigned>(alignment) != 0)
+    throw EmulationError("copy of global address " + text_of(first) + ", not aligned to " +
+                         std::to_string(alignment));
+  const auto inside = [&](const GlobalMemory::Range& range) {
+    return first >= range.first && first + bytes <= range.first + range.bytes;
+  };
+  if (bytes != 0 && std::none_of(ranges.begin(), ranges.end(), inside))
+    throw EmulationError("copy of " + std::to_string(bytes) + " bytes outside the operands, at " +
+                         text_of(first));
+}
+
+}  // namespace
+
+Block& Block::current() { return *current_block; }
+
+Block::Block(int threads, int shared_bytes, Timing timing, const GlobalMemory& memory)
+    : timing_(timing),
+      memory_(memory),
+      shared_bytes_(shared_bytes),
+      warps_(static_cast<std::size_t>(threads / 32)),
+      warpgroups_(static_cast<std::size_t>((threads + 127) / 128)) {
+  require(shared_bytes <= cuda::kEmulatedSharedBytes, "more shared memory than a block may have");
+  std::memset(cuda::shared_memory, 0xff, cuda::kEmulatedSharedBytes);  // NaN in every format
+  for (int index = 0; index < threads; ++index) {
+    threads_.push_back(std::make_unique<Thread>());
+    threads_.back()->index = index;
+  }
+}
+
+Block::~Block() = default;
+
+void Block::enter(Thread& thread, const std::function<void()>& kernel) {
+  Block& block = *current_block;
+  try {
+    kernel();
+    require(thread.products.empty(), "a thread ended before its wgmma");
+    require(thread.stores.empty() && thread.committed_stores.empty(),
+            "a thread ended before its stores had read shared memory");
+    require(thread.copies.empty() && thread.copy_groups.empty(), "a thread ended before its copies");
+  } catch (const std::exception& error) {
+    block.failure_ = "thread " + std::to_string(thread.index) + ": " + error.what();
+  }
+}
+
+void Block::run(const std::function<void()>& kernel) {
+  current_block = this;
+  for (const auto& thread : threads_)
+    thread->fiber = std::make_unique<Fiber>([&kernel, &thread] { enter(*thread, kernel); });
+  std::size_t left = threads_.size();
+  while (left != 0) {
+    bool progress = false;
+    for (std::size_t at = 0; at < threads_.size(); ++at) {
+      // Copies that happen early are best asked for early too: producers come first.
+      Thread& thread = *threads_[timing_ == Timing::early ? at : threads_.size() - 1 - at];
+      if (thread.fiber->done() || !can_go_on(thread)) continue;
+      resume(thread);
+      if (!failure_.empty()) throw EmulationError(failure_);
+      progress = true;
+      if (thread.fiber->done()) --left;
+    }
+    if (progress) continue;
+    if (events_.empty()) throw EmulationError("deadlock: " + stuck_threads());
+    // Nobody can go on before a phase ends.
+    for (bool phase_ended = false; !phase_ended && !events_.empty();) {
+      phase_ended = happen(events_.front());
+      events_.pop_front();
+    }
+  }
+  require(events_.empty(), "the block ended before its copies");
+}
+
+bool Block::can_go_on(const Thread& thread) {
+  if (thread.wait == Thread::Wait::phase)
+    return load_barrier(*this, thread.barrier).parity() != thread.parity;
+  return thread.wait != Thread::Wait::meeting || thread.meeting->round != thread.round;
+}
+
+void Block::resume(Thread& thread) {
+  running_ = thread.index;
+  threadIdx.x = static_cast<unsigned>(thread.index);
+  thread.wait = Thread::Wait::nothing;
+  thread.fiber->resume();
+}
+
+void Block::suspend() { thread().fiber->suspend(); }
+
+std::string Block::stuck_threads() const {
+  std::string text;
+  for (const auto& thread : threads_)
+    if (!thread->fiber->done() && thread->index % 32 == 0)
+      text += "thread " + std::to_string(thread->index) +
+              (thread->wait == Thread::Wait::phase
+                   ? " waits for barrier " + std::to_string(thread->barrier - cuda::ptx::kSharedBase) + "; "
+                   : " waits for other threads; ");
+  return text;
+}
+
+std::byte* Block::shared(std::uint32_t address, int bytes, int alignment) {
+  const std::int64_t offset = std::int64_t{address} - cuda::ptx::kSharedBase;
+  if (offset < 0 || offset + bytes > shared_bytes_)
+    throw EmulationError("shared memory has no " + std::to_string(bytes) + " bytes at offset " +
+                         std::to_string(offset));
+  if (offset % alignment != 0)
+    throw EmulationError("shared offset " + std::to_string(offset) + " is not aligned to " +
+                         std::to_string(alignment));
+  return cuda::shared_memory + offset;
+}
+
+void Block::meet(Meeting& meeting, int threads, const std::function<void()>& action) {
+  if (++meeting.present == threads) {
+    if (action) action();  // the others still wait
+    meeting.present = 0;
+    ++meeting.round;
+    return;
+  }
+  Thread& self = thread();
+  self.wait = Thread::Wait::meeting;
+  self.meeting = &meeting;
+  self.round = meeting.round;
+  suspend();
+}
+
+void Block::init_barrier(std::uint32_t barrier, int arrivals) {
+  const auto count = static_cast<std::uint16_t>(arrivals);
+  const PhaseBarrier fresh{PhaseBarrier::kMark, count, count, 0};
+  std::memcpy(shared(barrier, 8, 8), &fresh, 8);
+}
+
+bool Block::settle(std::uint32_t barrier, int arrivals, int bytes) {
+  PhaseBarrier state = load_barrier(*this, barrier);
+  require(bytes % 16 == 0, "a barrier of bytes that are no multiple of 16");
+  require(state.pending >= arrivals, "more arrivals at a barrier than it awaits");
+  require(state.units + bytes / 16 >= 0, "more bytes for a barrier than it was told of");
+  state.pending = static_cast<std::uint16_t>(state.pending - arrivals);
+  state.units = static_cast<std::uint16_t>(state.units + bytes / 16);
+  const bool phase_ends = state.pending == 0 && state.units == 0;
+  if (phase_ends) {
+    state.mark ^= 1;
+    state.pending = state.arrivals;
+  }
+  std::memcpy(shared(barrier, 8, 8), &state, 8);
+  return phase_ends;
+}
+
+void Block::arrive(std::uint32_t barrier, int expected_bytes) { settle(barrier, 1, expected_bytes); }
+
+void Block::wait_phase(std::uint32_t barrier, unsigned parity) {
+  require(parity <= 1, "a parity is 0 or 1");
+  Thread& self = thread();
+  self.wait = Thread::Wait::phase;
+  self.barrier = barrier;
+  self.parity = parity;
+  if (!can_go_on(self)) suspend();
+  self.wait = Thread::Wait::nothing;
+}
+
+void Block::perform(const Copy& copy) {
+  std::byte* to = shared(copy.to, copy.filled, copy.filled == 4 ? 4 : 16);
+  std::memset(to, 0, static_cast<std::size_t>(copy.filled));
+  std::memcpy(to, copy.from, static_cast<std::size_t>(copy.bytes));
+}
+
+void Block::perform(const BulkStore& store) {
+  std::memcpy(store.to, shared(store.from, store.bytes, 16), static_cast<std::size_t>(store.bytes));
+}
+
+bool Block::happen(const Event& event) {
+  for (const Copy& copy : event.copies) perform(copy);
+  return settle(event.barrier, event.completed_bytes == 0 ? 1 : 0, -event.completed_bytes);
+}
+
+void Block::copy_async(std::uint32_t to, const void* from, int bytes, int filled) {
+  const Copy copy{to, static_cast<const std::byte*>(from), bytes, filled};
+  require(bytes >= 0 && bytes <= filled, "an asynchronous copy of more bytes than it fills");
+  check_range(memory_.readable, copy.from, bytes, filled);
+  shared(to, filled, filled);
+  if (timing_ == Timing::early)
+    perform(copy);
+  else
+    thread().copies.push_back(copy);
+}
+
+void Block::commit_copies() {
+  Thread& self = thread();
+  self.copy_groups.push_back(std::move(self.copies));
+  self.copies.clear();
+}
+
+void Block::wait_copies(std::size_t pending) {
+  auto& groups = thread().copy_groups;
+  while (groups.size() > pending) {
+    for (const Copy& copy : groups.front()) perform(copy);
+    groups.erase(groups.begin());
+  }
+}
+
+void Block::arrive_after_copies(std::uint32_t barrier) {
+  Thread& self = thread();
+  require(self.copy_groups.empty(), "groups of copies and arrivals after copies, together: not emulated");
+  Event event{std::move(self.copies), barrier, 0};
+  self.copies.clear();
+  if (timing_ == Timing::early)
+    happen(event);
+  else
+    events_.push_back(std::move(event));
+}
+
+void Block::copy_bulk(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
+  const Copy copy{to, static_cast<const std::byte*>(from), bytes, bytes};
+  require(bytes > 0 && bytes % 16 == 0, "a bulk copy of bytes that are no multiple of 16");
+  check_range(memory_.readable, copy.from, bytes, 16);
+  shared(to, bytes, 16);
+  Event event{{copy}, barrier, bytes};
+  if (timing_ == Timing::early)
+    happen(event);
+  else
+    events_.push_back(std::move(event));
+}
+
+void Block::store_bulk(void* to, std::uint32_t from, int bytes) {
+  const BulkStore store{static_cast<std::byte*>(to), from, bytes};
+  require(bytes > 0 && bytes % 16 == 0, "a bulk store of bytes that are no multiple of 16");
+  check_range(memory_.writable, store.to, bytes, 16);
+  shared(from, bytes, 16);
+  thread().stores.push_back(store);
+}
+
+void Block::commit_stores() {
+  Thread& self = thread();
+  self.committed_stores.insert(self.committed_stores.end(), self.stores.begin(), self.stores.end());
+  self.stores.clear();
+  if (timing_ == Timing::early)
+    for (const BulkStore& store : self.committed_stores) perform(store);
+}
+
+void Block::wait_stores() {
+  auto& stores = thread().committed_stores;
+  if (timing_ == Timing::late)
+    for (const BulkStore& store : stores) perform(store);
+  stores.clear();
+}
+
+void launch(int blocks, int threads, int shared_bytes, Timing timing, const GlobalMemory& memory,
+            const std::function<void()>& kernel) {
+  gridDim.x = static_cast<unsigned>(blocks);
+  blockDim.x = static_cast<unsigned>(threads);
+  for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
+    Block block(threads, shared_bytes, timing, memory);
+    block.run(kernel);
+  }
+}
+
+}  // namespace kronsparse::emulation

@@ -1,0 +1,173 @@
+// A block of GPU threads on the CPU: what a kernel needs besides its arithmetic.
+//
+// Every thread is a fiber. It runs until it has to wait for others, and the
+// scheduler goes on with the next. Shared memory is a buffer that begins as
+// NaNs; its addresses are numbers, as on the GPU. What the GPU does on its own
+// time (asynchronous copies, bulk copies and stores) happens at one of two
+// moments, and a kernel that synchronises rightly cannot tell which:
+//   late   not before it is waited for, copies not before every thread waits, so
+//          that a missing wait reads NaNs or old numbers;
+//   early  when it is asked for, so that what is still being read is overwritten.
+// wgmma is always late: it reads its registers and shared memory at the wait.
+// Misuse (addresses outside, bad alignment, a deadlock) is an EmulationError.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace kronsparse::emulation {
+
+struct EmulationError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+enum class Timing { late, early };
+
+/// A place where threads wait for each other: a warp, a numbered barrier, the block.
+struct Meeting {
+  int present = 0;
+  unsigned round = 0;
+};
+
+struct Copy {
+  std::uint32_t to;
+  const std::byte* from;
+  int bytes;   ///< read
+  int filled;  ///< written; zeros after those that were read
+};
+
+struct BulkStore {
+  std::byte* to;
+  std::uint32_t from;
+  int bytes;
+};
+
+/// One wgmma of one thread. Registers are read and written when it is done, as the GPU may.
+struct WgmmaIssue {
+  enum class Kind { f16, bf16, tf32 } kind;
+  int columns;
+  float* sums;
+  const std::uint32_t* left;
+  std::uint64_t right;
+  bool add;
+};
+
+class Fiber;
+
+struct Thread {
+  int index = 0;
+  std::vector<Copy> copies;                    ///< asynchronous, of no group yet
+  std::vector<std::vector<Copy>> copy_groups;  ///< committed
+  std::vector<BulkStore> stores;               ///< of no group yet
+  std::vector<BulkStore> committed_stores;     ///< nobody has waited for
+  std::vector<WgmmaIssue> products;            ///< not done yet, the oldest first
+  std::deque<std::size_t> product_groups;      ///< how many of them are in each committed group
+  std::size_t open_products = 0;               ///< of no group yet
+  // What the lanes of a warp show each other.
+  std::uint32_t lane_address = 0;
+  std::array<std::uint32_t, 4> lane_registers{};
+  // What it waits for: nothing, a phase of a barrier, or the others of a meeting.
+  enum class Wait { nothing, phase, meeting } wait = Wait::nothing;
+  std::uint32_t barrier = 0;
+  unsigned parity = 0;
+  const Meeting* meeting = nullptr;
+  unsigned round = 0;
+  std::unique_ptr<Fiber> fiber;
+};
+
+/// What kernels may read and write of the memory outside the block. Plain
+/// accesses are AddressSanitizer's matter; the copy engine's are checked here.
+struct GlobalMemory {
+  struct Range {
+    const std::byte* first;
+    std::size_t bytes;
+  };
+  std::vector<Range> readable, writable;
+};
+
+class Block {
+ public:
+  Block(int threads, int shared_bytes, Timing timing, const GlobalMemory& memory);
+  ~Block();
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  /// Runs the kernel in every thread of the block, to its end.
+  void run(const std::function<void()>& kernel);
+
+  /// The running thread and its block.
+  static Block& current();
+  Thread& thread() { return *threads_[static_cast<std::size_t>(running_)]; }
+  Thread& thread(int index) { return *threads_[static_cast<std::size_t>(index)]; }
+
+  /// Shared memory at an address, checked.
+  std::byte* shared(std::uint32_t address, int bytes, int alignment);
+
+  /// Waits until `threads` are there; the last of them does `action` first.
+  void meet(Meeting& meeting, int threads, const std::function<void()>& action = {});
+  Meeting& warp_meeting() { return warps_[static_cast<std::size_t>(running_ / 32)]; }
+  Meeting& warpgroup_meeting() { return warpgroups_[static_cast<std::size_t>(running_ / 128)]; }
+  Meeting& numbered_meeting(int number) { return numbered_.at(static_cast<std::size_t>(number)); }
+  [[nodiscard]] int size() const { return static_cast<int>(threads_.size()); }
+
+  // Barriers with phases, in shared memory as on the GPU.
+  void init_barrier(std::uint32_t barrier, int arrivals);
+  void arrive(std::uint32_t barrier, int expected_bytes = 0);
+  void wait_phase(std::uint32_t barrier, unsigned parity);
+
+  void copy_async(std::uint32_t to, const void* from, int bytes, int filled);
+  void commit_copies();
+  void wait_copies(std::size_t pending);
+  void arrive_after_copies(std::uint32_t barrier);
+  void copy_bulk(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier);
+  void store_bulk(void* to, std::uint32_t from, int bytes);
+  void commit_stores();
+  void wait_stores();
+
+  void issue(const WgmmaIssue& product);
+  void commit_products();
+  void wait_products(std::size_t pending);
+
+ private:
+  /// Copies that an arrival, or the count of a barrier's bytes, waits for.
+  struct Event {
+    std::vector<Copy> copies;
+    std::uint32_t barrier;
+    int completed_bytes;  ///< of a bulk copy; 0: an arrival
+  };
+
+  static void enter(Thread& thread, const std::function<void()>& kernel);
+  bool can_go_on(const Thread& thread);
+  void resume(Thread& thread);
+  void suspend();
+  /// Says whether a phase of its barrier has ended with it.
+  bool happen(const Event& event);
+  void perform(const Copy& copy);
+  void perform(const BulkStore& store);
+  bool settle(std::uint32_t barrier, int arrivals, int bytes);
+  void multiply_oldest_group(int first_thread);
+  [[nodiscard]] std::string stuck_threads() const;
+
+  Timing timing_;
+  const GlobalMemory& memory_;
+  int shared_bytes_;
+  std::vector<std::unique_ptr<Thread>> threads_;
+  std::vector<Meeting> warps_, warpgroups_;
+  std::array<Meeting, 16> numbered_{};
+  std::deque<Event> events_;
+  std::string failure_;
+  int running_ = 0;
+};
+
+/// Runs a grid, one block after the other.
+void launch(int blocks, int threads, int shared_bytes, Timing timing, const GlobalMemory& memory,
+            const std::function<void()>& kernel);
+
+}  // namespace kronsparse::emulation

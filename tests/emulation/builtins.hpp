@@ -1,0 +1,62 @@
+// CUDA's built-in variables and functions, as a C++ compiler lacks them.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime_api.h>
+#include <math.h>  // unqualified fmaf, erf, isfinite: as device code has them
+
+#include <bit>
+#include <cstdint>
+
+#include "block.hpp"
+
+// Of the running thread; the scheduler sets them.
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+
+// NOLINTBEGIN: the names are CUDA's
+
+// CUDA's headers make nothing of the other qualifiers. (In a GNU attribute nothing is allowed, too.)
+#define __launch_bounds__(...)
+#define __noinline__
+
+template <class T>
+constexpr T min(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T>
+constexpr T max(T a, T b) {
+  return a < b ? b : a;
+}
+
+inline std::uint32_t __float_as_uint(float value) { return std::bit_cast<std::uint32_t>(value); }
+inline float __uint_as_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+inline int __clz(int value) { return std::countl_zero(static_cast<unsigned>(value)); }
+
+/// Four bytes of the eight of (low, high), each chosen by a digit of the selector.
+inline std::uint32_t __byte_perm(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
+  const std::uint64_t bytes = std::uint64_t{high} << 32 | low;
+  std::uint32_t result = 0;
+  for (unsigned byte = 0; byte < 4; ++byte)
+    result |= static_cast<std::uint32_t>(bytes >> (8 * (selector >> (4 * byte) & 7)) & 0xff) << (8 * byte);
+  return result;
+}
+
+inline void __syncthreads() {
+  auto& block = kronsparse::emulation::Block::current();
+  block.meet(block.numbered_meeting(0), block.size());
+}
+inline void __syncwarp() {
+  auto& block = kronsparse::emulation::Block::current();
+  block.meet(block.warp_meeting(), 32);
+}
+// NOLINTEND
+
+namespace kronsparse::cuda {
+
+/// The memory behind every kernel's `extern __shared__`; all that an H200 lets a block have.
+inline constexpr int kEmulatedSharedBytes = 227 * 1024;
+extern std::byte shared_memory[];
+
+}  // namespace kronsparse::cuda

@@ -1,0 +1,75 @@
+// Stands in for src/cuda/ptx.cuh where kernels run on the CPU (see block.hpp).
+#pragma once
+
+#include <cstring>
+
+#include "builtins.hpp"
+
+namespace kronsparse::cuda::ptx {
+
+using emulation::Block;
+
+/// Not 0, so that an offset taken for an address shows.
+inline constexpr std::uint32_t kSharedBase = 1024;
+
+inline std::uint32_t shared_address(const void* pointer) {
+  return kSharedBase + static_cast<std::uint32_t>(static_cast<const std::byte*>(pointer) - shared_memory);
+}
+
+inline void copy_async_4(std::uint32_t to, const void* from, bool valid) {
+  Block::current().copy_async(to, from, valid ? 4 : 0, 4);
+}
+inline void copy_async_16(std::uint32_t to, const void* from, int bytes) {
+  Block::current().copy_async(to, from, bytes, 16);
+}
+inline void commit_copies() { Block::current().commit_copies(); }
+template <int Pending>
+inline void wait_copies() {
+  Block::current().wait_copies(Pending);
+}
+
+template <class Vector>
+inline Vector load_shared(std::uint32_t address) {
+  Vector value;
+  std::memcpy(&value, Block::current().shared(address, sizeof value, sizeof value), sizeof value);
+  return value;
+}
+template <class Vector>
+inline void store_shared(std::uint32_t address, const Vector& value) {
+  std::memcpy(Block::current().shared(address, sizeof value, sizeof value), &value, sizeof value);
+}
+inline uint4 load_shared_16(std::uint32_t address) { return load_shared<uint4>(address); }
+inline uint2 load_shared_8(std::uint32_t address) { return load_shared<uint2>(address); }
+inline std::uint32_t load_shared_4(std::uint32_t address) { return load_shared<std::uint32_t>(address); }
+inline void store_shared_4(std::uint32_t address, std::uint32_t value) { store_shared(address, value); }
+
+/// Register m of lane 4g + t: elements g of the rows 2t and 2t + 1 of matrix m,
+/// whose row r begins at the address that lane 8m + r gives.
+inline uint4 load_matrices_transposed(std::uint32_t address) {
+  Block& block = Block::current();
+  const int first = block.thread().index / 32 * 32;
+  block.thread().lane_address = address;
+  block.meet(block.warp_meeting(), 32, [&block, first] {
+    for (int lane = 0; lane < 32; ++lane)
+      for (int m = 0; m < 4; ++m) {
+        std::uint32_t pair = 0;
+        for (int odd = 0; odd < 2; ++odd) {
+          std::uint16_t element = 0;
+          const int row = lane % 4 * 2 + odd;
+          std::memcpy(&element,
+                      block.shared(block.thread(first + 8 * m + row).lane_address, 16, 16) + lane / 4 * 2, 2);
+          pair |= std::uint32_t{element} << (16 * odd);
+        }
+        block.thread(first + lane).lane_registers[static_cast<std::size_t>(m)] = pair;
+      }
+  });
+  const auto& registers = block.thread().lane_registers;
+  return {registers[0], registers[1], registers[2], registers[3]};
+}
+
+/// To the nearest, and of two away from zero.
+inline std::uint32_t round_to_tf32(std::uint32_t bits) {
+  return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & 0xffffe000u;
+}
+
+}  // namespace kronsparse::cuda::ptx

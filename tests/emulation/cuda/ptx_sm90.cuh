@@ -1,0 +1,70 @@
+// Stands in for src/cuda/ptx_sm90.cuh where kernels run on the CPU (see block.hpp).
+#pragma once
+
+#include "cuda/ptx.cuh"
+
+namespace kronsparse::cuda::ptx {
+
+inline void barrier_init(std::uint32_t barrier, int arrivals) {
+  Block::current().init_barrier(barrier, arrivals);
+}
+inline void barrier_init_fence() {}
+inline void barrier_arrive(std::uint32_t barrier) { Block::current().arrive(barrier); }
+inline void barrier_arrive_expecting(std::uint32_t barrier, int bytes) {
+  Block::current().arrive(barrier, bytes);
+}
+inline void barrier_arrive_after_copies(std::uint32_t barrier) {
+  Block::current().arrive_after_copies(barrier);
+}
+inline void barrier_wait(std::uint32_t barrier, int parity) {
+  Block::current().wait_phase(barrier, static_cast<unsigned>(parity));
+}
+
+inline void copy_bulk(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
+  Block::current().copy_bulk(to, from, bytes, barrier);
+}
+inline void store_bulk(void* to, std::uint32_t from, int bytes) {
+  Block::current().store_bulk(to, from, bytes);
+}
+inline void commit_bulk_stores() { Block::current().commit_stores(); }
+inline void wait_bulk_stores() { Block::current().wait_stores(); }
+inline void fence_for_bulk() {}
+
+inline void barrier_of(int number, int threads) {
+  Block::current().meet(Block::current().numbered_meeting(number), threads);
+}
+
+/// The inverse of load_matrices_transposed.
+inline void store_matrices_transposed(std::uint32_t address, std::uint32_t r0, std::uint32_t r1,
+                                      std::uint32_t r2, std::uint32_t r3) {
+  Block& block = Block::current();
+  const int first = block.thread().index / 32 * 32;
+  block.thread().lane_address = address;
+  block.thread().lane_registers = {r0, r1, r2, r3};
+  block.meet(block.warp_meeting(), 32, [&block, first] {
+    for (int lane = 0; lane < 32; ++lane)
+      for (int m = 0; m < 4; ++m)
+        for (int odd = 0; odd < 2; ++odd) {
+          const auto element = static_cast<std::uint16_t>(
+              block.thread(first + lane).lane_registers[static_cast<std::size_t>(m)] >> (16 * odd));
+          const int row = lane % 4 * 2 + odd;
+          std::memcpy(block.shared(block.thread(first + 8 * m + row).lane_address, 16, 16) + lane / 4 * 2,
+                      &element, 2);
+        }
+  });
+}
+
+inline void store_shared_8(std::uint32_t address, std::uint32_t v0, std::uint32_t v1) {
+  store_shared(address, uint2{v0, v1});
+}
+inline void store_shared_16(std::uint32_t address, std::uint32_t v0, std::uint32_t v1, std::uint32_t v2,
+                            std::uint32_t v3) {
+  store_shared(address, uint4{v0, v1, v2, v3});
+}
+
+template <int Registers>
+inline void give_registers() {}
+template <int Registers>
+inline void take_registers() {}
+
+}  // namespace kronsparse::cuda::ptx

@@ -1,0 +1,38 @@
+// Stands in for src/cuda/wgmma.cuh where kernels run on the CPU (see block.hpp).
+#pragma once
+
+#include "builtins.hpp"
+
+namespace kronsparse::cuda::ptx {
+
+template <int N>
+struct Wgmma {
+  using Sums = float[N / 2];
+  using Left = std::uint32_t[4];
+  using Kind = emulation::WgmmaIssue::Kind;
+
+  static void f16(Sums& d, const Left& a, std::uint64_t b, int add) { issue(Kind::f16, d, a, b, add); }
+  static void bf16(Sums& d, const Left& a, std::uint64_t b, int add) { issue(Kind::bf16, d, a, b, add); }
+  static void tf32(Sums& d, const Left& a, std::uint64_t b, int add) { issue(Kind::tf32, d, a, b, add); }
+
+ private:
+  static void issue(Kind kind, Sums& d, const Left& a, std::uint64_t b, int add) {
+    emulation::Block::current().issue({kind, N, d, a, b, add != 0});
+  }
+};
+
+inline void wgmma_fence() {}
+inline void wgmma_commit() { emulation::Block::current().commit_products(); }
+template <int Pending>
+inline void wgmma_wait() {
+  emulation::Block::current().wait_products(Pending);
+}
+
+/// As the hardware wants it: addresses and distances in units of 16 bytes, of 14 bits each.
+inline std::uint64_t wgmma_operand(std::uint32_t address, int next_terms, int next_columns) {
+  return static_cast<std::uint64_t>((address & 0x3ffff) >> 4) |
+         static_cast<std::uint64_t>(next_terms >> 4) << 16 |
+         static_cast<std::uint64_t>(next_columns >> 4) << 32;
+}
+
+}  // namespace kronsparse::cuda::ptx

@@ -1,0 +1,152 @@
+// wgmma on the CPU: what the registers of a warpgroup and its shared memory hold, by PTX's tables.
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "block.hpp"
+#include "builtins.hpp"
+
+namespace kronsparse::emulation {
+namespace {
+
+using Kind = WgmmaIssue::Kind;
+
+constexpr int kRows = 64;
+constexpr int kMaxColumns = 256;
+constexpr int kMaxTerms = 16;
+
+/// Every half number as a float.
+const std::array<float, 65536>& half_numbers() {
+  static const auto numbers = [] {
+    auto table = std::make_unique<std::array<float, 65536>>();
+    for (unsigned bits = 0; bits < 65536; ++bits)
+      (*table)[bits] = __half2float(std::bit_cast<__half>(static_cast<std::uint16_t>(bits)));
+    return table;
+  }();
+  return *numbers;
+}
+
+float number_of(Kind kind, std::uint16_t bits) {
+  return kind == Kind::f16 ? half_numbers()[bits] : std::bit_cast<float>(std::uint32_t{bits} << 16);
+}
+/// Tensor cores ignore the bits that a TF32 number does not have.
+float tf32_of(std::uint32_t bits) { return std::bit_cast<float>(bits & 0xffffe000u); }
+
+struct Matrices {
+  float left[kRows][kMaxTerms];
+  float right[kMaxTerms][kMaxColumns];
+  float sums[kRows][kMaxColumns];
+};
+
+/// Most of the time goes here; its bounds are constants, so sanitizers have nothing to find.
+__attribute__((no_sanitize("address", "undefined"))) void multiply(Matrices& m, int columns, int terms) {
+  for (int row = 0; row < kRows; ++row)
+    for (int term = 0; term < terms; ++term) {
+      const float left = m.left[row][term];
+      const float* right = m.right[term];
+      float* sums = m.sums[row];
+      for (int column = 0; column < columns; ++column) sums[column] += left * right[column];
+    }
+}
+
+/// Lane 4g + t of warp w holds rows 16w + g and 16w + g + 8: of 16 half terms 2t, 2t + 1
+/// and 2t + 8, 2t + 9; of 8 TF32 terms t and t + 4.
+void gather_left(Matrices& m, const WgmmaIssue& product, int thread) {
+  const int row = thread / 32 * 16 + thread % 32 / 4;
+  const int t = thread % 4;
+  for (int index = 0; index < 4; ++index) {
+    const std::uint32_t bits = product.left[index];
+    float* left = m.left[row + index % 2 * 8];
+    if (product.kind == Kind::tf32) {
+      left[t + index / 2 * 4] = tf32_of(bits);
+    } else {
+      left[2 * t + index / 2 * 8] = number_of(product.kind, static_cast<std::uint16_t>(bits));
+      left[2 * t + index / 2 * 8 + 1] = number_of(product.kind, static_cast<std::uint16_t>(bits >> 16));
+    }
+  }
+}
+
+/// Blocks of 8 columns by 16 bytes of terms, each contiguous, a row of 16 bytes a column.
+void gather_right(Matrices& m, Block& block, const WgmmaIssue& product) {
+  const auto field = [&](int shift) {
+    return static_cast<std::uint32_t>(product.right >> shift & 0x3fff) << 4;
+  };
+  const std::uint32_t address = field(0), next_terms = field(16), next_columns = field(32);
+  for (int column = 0; column < product.columns; ++column)
+    for (std::uint32_t half = 0; half < 2; ++half) {
+      const std::byte* from = block.shared(
+          address + half * next_terms + static_cast<std::uint32_t>(column / 8) * next_columns, 128, 16);
+      from += column % 8 * 16;
+      if (product.kind == Kind::tf32) {
+        std::array<std::uint32_t, 4> four{};
+        std::memcpy(four.data(), from, 16);
+        for (std::size_t at = 0; at < 4; ++at) m.right[half * 4 + at][column] = tf32_of(four[at]);
+      } else {
+        std::array<std::uint16_t, 8> eight{};
+        std::memcpy(eight.data(), from, 16);
+        for (std::size_t at = 0; at < 8; ++at)
+          m.right[half * 8 + at][column] = number_of(product.kind, eight[at]);
+      }
+    }
+}
+
+/// Calls action(sum in the matrix, sum in the thread's registers) for all that the thread has.
+template <class Action>
+void for_sums(Matrices& m, const WgmmaIssue& product, int thread, const Action& action) {
+  const int row = thread / 32 * 16 + thread % 32 / 4;
+  for (int e = 0; e < product.columns / 2; ++e)
+    action(m.sums[row + e % 4 / 2 * 8][e / 4 * 8 + thread % 4 * 2 + e % 2], product.sums[e]);
+}
+
+}  // namespace
+
+void Block::issue(const WgmmaIssue& product) {
+  thread().products.push_back(product);
+  ++thread().open_products;
+}
+
+void Block::commit_products() {
+  thread().product_groups.push_back(thread().open_products);
+  thread().open_products = 0;
+}
+
+void Block::wait_products(std::size_t pending) {
+  const int first = running_ / 128 * 128;
+  meet(warpgroup_meeting(), 128, [this, first, pending] {
+    // All other threads come first: they may overwrite what was given free too early.
+    thread().wait = Thread::Wait::nothing;
+    suspend();
+    while (thread(first).product_groups.size() > pending) multiply_oldest_group(first);
+  });
+}
+
+void Block::multiply_oldest_group(int first_thread) {
+  static Matrices matrices;
+  const std::size_t count = thread(first_thread).product_groups.front();
+  for (std::size_t at = 0; at < count; ++at) {
+    const WgmmaIssue& product = thread(first_thread).products.at(at);
+    for (int index = 0; index < 128; ++index) {
+      const Thread& one = thread(first_thread + index);
+      if (one.product_groups.empty() || one.product_groups.front() != count)
+        throw EmulationError("the threads of a warpgroup issued different wgmma");
+      const WgmmaIssue& own = one.products.at(at);
+      if (own.kind != product.kind || own.columns != product.columns || own.right != product.right ||
+          own.add != product.add)
+        throw EmulationError("the threads of a warpgroup gave a wgmma different operands");
+      gather_left(matrices, own, index);
+      for_sums(matrices, own, index, [&](float& sum, const float& held) { sum = product.add ? held : 0.0f; });
+    }
+    gather_right(matrices, *this, product);
+    multiply(matrices, product.columns, product.kind == Kind::tf32 ? 8 : 16);
+    for (int index = 0; index < 128; ++index)
+      for_sums(matrices, thread(first_thread + index).products[at], index,
+               [](const float& sum, float& held) { held = sum; });
+  }
+  for (int index = 0; index < 128; ++index) {
+    Thread& one = thread(first_thread + index);
+    one.products.erase(one.products.begin(), one.products.begin() + static_cast<std::ptrdiff_t>(count));
+    one.product_groups.pop_front();
+  }
+}
+
+}  // namespace kronsparse::emulation
