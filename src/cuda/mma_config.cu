@@ -1,15 +1,10 @@
 #include <algorithm>
 
 #include "cuda/mma_config.hpp"
+#include "cuda/tensor_core.hpp"
 
 namespace kronsparse::cuda {
 namespace {
-
-Arithmetic arithmetic_of(const Problem& problem) {
-  if (problem.dtype == DType::f16) return Arithmetic::f16;
-  if (problem.dtype == DType::bf16) return Arithmetic::bf16;
-  return problem.mode == Mode::tf32 ? Arithmetic::tf32 : Arithmetic::tf32x3;
-}
 
 std::int64_t divided_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 

@@ -15,15 +15,11 @@
 
 #include <cstdint>
 
-#include "cuda/epilogue.cuh"
 #include "cuda/mma_weights.cuh"
-#include "cuda/ptx.cuh"
+#include "cuda/tensor_core.cuh"
 #include "kronsparse/problem.hpp"
 
 namespace kronsparse::cuda {
-
-enum class Arithmetic { f16, bf16, tf32, tf32x3 };
-enum class XForm { planes, rows, columns, lines };
 
 constexpr int kStages = 4;
 constexpr int kMaxThreads = 256;
@@ -85,31 +81,6 @@ struct MmaArguments {
 };
 
 namespace mma {
-
-/// Swizzle of 16-byte units in a row of samples (columns): the rows that one
-/// instruction reads lie in different banks.
-__device__ inline int swizzle(int l) { return (l & 1) | ((l >> 2) & 3) << 1; }
-
-template <class Traits>
-__device__ inline std::uint32_t pack_pair(float low, float high) {
-  if constexpr (Traits::arithmetic == Arithmetic::bf16) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<const std::uint32_t*>(&pair);
-  } else {
-    const __half2 pair = __floats2half2_rn(low, high);
-    return *reinterpret_cast<const std::uint32_t*>(&pair);
-  }
-}
-
-template <class Traits>
-__device__ inline float load_element(const void* from, std::int64_t at) {
-  if constexpr (Traits::arithmetic == Arithmetic::f16)
-    return __half2float(static_cast<const __half*>(from)[at]);
-  else if constexpr (Traits::arithmetic == Arithmetic::bf16)
-    return __bfloat162float(static_cast<const __nv_bfloat16*>(from)[at]);
-  else
-    return static_cast<const float*>(from)[at];
-}
 
 /// What a tile is: a group (i, some j, some outputs) and some samples.
 struct Tile {
@@ -328,18 +299,6 @@ class Loader {
       }
       from += step;
       to += rows_per_pass_ * row_bytes;
-    }
-  }
-
-  /// Up to 8 elements of a half type at an address that allows nothing wider; zeros after them.
-  __device__ static void store_elements(std::uint32_t to, const std::byte* from, int count) {
-    const auto* elements = reinterpret_cast<const std::uint16_t*>(from);
-#pragma unroll
-    for (int word = 0; word < 4; ++word) {
-      std::uint32_t pair = 0;
-      if (2 * word < count) pair = elements[2 * word];
-      if (2 * word + 1 < count) pair |= std::uint32_t{elements[2 * word + 1]} << 16;
-      ptx::store_shared_4(to + word * 4, pair);
     }
   }
 

@@ -9,6 +9,7 @@
 #include "cuda/mma_config.hpp"
 #include "cuda/multiply_mma.cuh"
 #include "cuda/runtime.hpp"
+#include "cuda/tensor_core.hpp"
 #include "kronsparse/error.hpp"
 
 namespace kronsparse::cuda {
@@ -168,32 +169,13 @@ class MmaExecutor final : public Executor {
 };
 
 std::string refuse(const Problem& problem, Device device) {
-  if (problem.operation == Operation::gradient)
-    return "multiplies only, the gradient has its own implementation";
-  if (problem.dtype != DType::f16 && problem.dtype != DType::bf16 && problem.dtype != DType::f32)
-    return message("tensor cores here multiply f16, bf16 and f32, not {}", name(problem.dtype));
-  if (problem.dtype == DType::f32 && problem.mode == Mode::ieee) return "the mode ieee allows FMA units only";
-  // The split loses up to 9 units in the last place of a product: sums must be
-  // long enough for a library's own rounding errors to be of that size.
-  constexpr std::int64_t least_terms = 16;
-  if (problem.dtype == DType::f32 && problem.mode == Mode::fp32 && product_of(problem).c < least_terms)
-    return message("sums of {} terms would be less accurate than a library's, it takes {} or more",
-                   product_of(problem).c, least_terms);
-  constexpr std::int64_t limit = std::int64_t{1} << 31;
-  const Pattern& pattern = problem.pattern;
-  if (pattern.b >= limit || pattern.c >= limit || pattern.d >= limit) return "counts b, c and d in 32 bits";
+  if (std::string reason = tensor_core_refusal(problem); !reason.empty()) return reason;
   const GpuFacts& facts = gpu(device);
   if (facts.compute_capability < 80)
     return message("needs compute capability 8.0, {} has {}.{}", facts.name, facts.compute_capability / 10,
                    facts.compute_capability % 10);
   const MmaConfig config = mma_config(problem, facts);
-  if (static_cast<std::size_t>(config.shared_bytes) > facts.shared_bytes)
-    return message("its tiles need {} bytes of shared memory, {} has {}", config.shared_bytes, facts.name,
-                   facts.shared_bytes);
-  const double tiles =
-      static_cast<double>(config.order.groups()) * (static_cast<double>(problem.batch) / config.tile_n() + 1);
-  if (tiles >= static_cast<double>(limit)) return "counts its tiles in 32 bits";
-  return {};
+  return tile_refusal(facts, config.shared_bytes, config.order.groups(), problem.batch / config.tile_n() + 1);
 }
 
 double predict(const Problem& problem, Device device) {

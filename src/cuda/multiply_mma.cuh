@@ -183,11 +183,6 @@ __device__ __noinline__ float sum_again(const MmaArguments& p, const Tile& tile,
   return sum;
 }
 
-/// Out of line: five activations at each of a hundred places would be most of the kernel's code.
-__device__ __noinline__ inline float activated(float value, Activation activation) {
-  return activate(value, activation);
-}
-
 /// Bias, activation, and the sums whose split gave no number. Most launches have nothing to do here.
 template <class Traits>
 __device__ inline void finish_all(const MmaArguments& p, const WarpPlace& at, const Tile& tile,
@@ -221,18 +216,6 @@ __device__ inline void finish_all(const MmaArguments& p, const WarpPlace& at, co
           if (p.bias != nullptr) sum += load_element<Traits>(p.bias, (tile.i * p.b + k) * p.d + j);
           if (p.activation != Activation::none) sum = activated(sum, p.activation);
         }
-}
-
-/// Stores one word of results, or those of its two elements that exist.
-template <class Traits>
-__device__ inline void store_word(const MmaArguments& p, std::byte* to, std::uint32_t word, bool second) {
-  if (p.y_store >= 4 && (!Traits::half || second)) {
-    *reinterpret_cast<std::uint32_t*>(to) = word;
-  } else {
-    auto* elements = reinterpret_cast<std::uint16_t*>(to);
-    elements[0] = static_cast<std::uint16_t>(word);
-    if (second) elements[1] = static_cast<std::uint16_t>(word >> 16);
-  }
 }
 
 /// batch_first: 8 samples of each warp at a time, so that rows leave whole.
@@ -286,18 +269,19 @@ __device__ inline void store_rows(const MmaArguments& p, const WarpPlace& at, co
       if constexpr (rows_form) {
         const int words = static_cast<int>((left_k + 1) / 2);
         for (int word = lane; word < words; word += 32)
-          store_word<Traits>(p, to + word * 4, ptx::load_shared_4(from + word * 4), 2 * word + 1 < left_k);
+          store_word<Traits>(p.y_store, to + word * 4, ptx::load_shared_4(from + word * 4),
+                             2 * word + 1 < left_k);
       } else if (all_j && p.d % Traits::products == 0) {
         const int words = static_cast<int>(left_k) * p.words;
 #pragma unroll 4
         for (int word = lane; word < words; word += 32)
-          store_word<Traits>(p, to + word * 4, ptx::load_shared_4(from + word * 4), true);
+          store_word<Traits>(p.y_store, to + word * 4, ptx::load_shared_4(from + word * 4), true);
       } else {
         for (int word = lane; word < row_words; word += 32) {
           const int k = word / p.words;
           const std::int64_t first_j = tile.j0 + word % p.words * Traits::products;
           if (k < left_k && first_j < p.d)
-            store_word<Traits>(p, to + (k * p.d + first_j - tile.j0) * Traits::element_bytes,
+            store_word<Traits>(p.y_store, to + (k * p.d + first_j - tile.j0) * Traits::element_bytes,
                                ptx::load_shared_4(from + word * 4), first_j + 1 < p.d);
         }
       }
@@ -348,7 +332,7 @@ __device__ inline void store_columns(const MmaArguments& p, const WarpPlace& at,
           *reinterpret_cast<uint4*>(to + word * 4) = ptx::load_shared_16(from + word * 4);
       } else {
         for (int word = lane; word * per_word < left; word += 32)
-          store_word<Traits>(p, to + word * 4, ptx::load_shared_4(from + word * 4),
+          store_word<Traits>(p.y_store, to + word * 4, ptx::load_shared_4(from + word * 4),
                              word * per_word + 1 < left);
       }
     }

@@ -3,18 +3,13 @@
 #include <span>
 
 #include "cuda/alignment.hpp"
+#include "cuda/tensor_core.hpp"
 #include "cuda/wgmma_config.hpp"
 
 namespace kronsparse::cuda {
 namespace {
 
 constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
-
-Arithmetic arithmetic_of(const Problem& problem) {
-  if (problem.dtype == DType::f16) return Arithmetic::f16;
-  if (problem.dtype == DType::bf16) return Arithmetic::bf16;
-  return problem.mode == Mode::tf32 ? Arithmetic::tf32 : Arithmetic::tf32x3;
-}
 
 int words_of(const WgmmaShape& shape, int word_products) {
   return shape.products / word_products * (shape.split_words ? 2 : 1);

@@ -17,8 +17,8 @@
 
 #include <cstdint>
 
-#include "cuda/mma_loader.cuh"
 #include "cuda/ptx_sm90.cuh"
+#include "cuda/tensor_core.cuh"
 #include "cuda/wgmma_weights.cuh"
 #include "kronsparse/problem.hpp"
 
@@ -345,9 +345,9 @@ class Producer {
     for (int row = 0; row < Traits::tile_n; row += kRows, from += step) {
       const std::uint32_t unit_to = to + row * Traits::x.row_bytes;
       if constexpr (Traits::form == XForm::rows) {
-        store_elements(unit_to, from, row < rows_left_ ? min(max(terms_left_, 0), 8) : 0);
+        mma::store_elements(unit_to, from, row < rows_left_ ? min(max(terms_left_, 0), 8) : 0);
       } else if constexpr (Traits::form == XForm::lines) {
-        store_elements(unit_to, from, row < rows_left_ ? unit_bytes() / 2 : 0);
+        mma::store_elements(unit_to, from, row < rows_left_ ? unit_bytes() / 2 : 0);
       } else {
 #pragma unroll
         for (int word = 0; word < 4; ++word) {
@@ -395,22 +395,10 @@ class Producer {
           ptx::copy_async_4(unit_to + word * 4, word_inside ? from + word * 4 : p_.x, word_inside);
         }
       } else if constexpr (Traits::half) {
-        store_elements(unit_to, from, inside ? samples : 0);
+        mma::store_elements(unit_to, from, inside ? samples : 0);
       }
       from += step;
       to += rows_per_pass * row_bytes;
-    }
-  }
-
-  /// Up to 8 elements of a half type at an address that allows nothing wider; zeros after them.
-  __device__ static void store_elements(std::uint32_t to, const std::byte* from, int count) {
-    const auto* elements = reinterpret_cast<const std::uint16_t*>(from);
-#pragma unroll
-    for (int word = 0; word < 4; ++word) {
-      std::uint32_t pair = 0;
-      if (2 * word < count) pair = elements[2 * word];
-      if (2 * word + 1 < count) pair |= std::uint32_t{elements[2 * word + 1]} << 16;
-      ptx::store_shared_4(to + word * 4, pair);
     }
   }
 

@@ -73,11 +73,6 @@ __device__ __noinline__ inline float sum_again(const WgmmaArguments& p, std::int
   return sum;
 }
 
-/// Out of line: five activations at each of a hundred places would be most of the kernel's code.
-__device__ __noinline__ inline float activated(float value, Activation activation) {
-  return activate(value, activation);
-}
-
 /// Bias, activation, and the sums whose split gave no number. Most launches have nothing to do here.
 template <class Traits>
 __device__ inline void finish(const WgmmaArguments& p, const LanePlace& at, const Tile& tile,
@@ -105,20 +100,8 @@ __device__ inline void finish(const WgmmaArguments& p, const LanePlace& at, cons
       if constexpr (Traits::compensated)
         if (!isfinite(sum)) sum = sum_again(p, tile.i, k, j, n);
       if (p.bias != nullptr) sum += mma::load_element<Traits>(p.bias, (tile.i * p.b + k) * p.d + j);
-      if (p.activation != Activation::none) sum = activated(sum, p.activation);
+      if (p.activation != Activation::none) sum = mma::activated(sum, p.activation);
     }
-}
-
-/// Stores one word of results, or those of its two elements that exist.
-template <class Traits>
-__device__ inline void store_word(const WgmmaArguments& p, std::byte* to, std::uint32_t word, bool second) {
-  if (p.y_store >= 4 && (!Traits::half || second)) {
-    *reinterpret_cast<std::uint32_t*>(to) = word;
-  } else {
-    auto* elements = reinterpret_cast<std::uint16_t*>(to);
-    elements[0] = static_cast<std::uint16_t>(word);
-    if (second) elements[1] = static_cast<std::uint16_t>(word >> 16);
-  }
 }
 
 /// The words of word columns w for one (sample, output), as they lie in y.
@@ -248,13 +231,15 @@ __device__ inline void store_rows(const WgmmaArguments& p, const LanePlace& at, 
       std::byte* to = y + row * y_step;
       if (contiguous) {
         for (int byte = lane * 4; byte < bytes; byte += 128)
-          store_word<Traits>(p, to + byte, ptx::load_shared_4(row_from + byte), byte + 4 <= bytes);
+          mma::store_word<Traits>(p.y_store, to + byte, ptx::load_shared_4(row_from + byte),
+                                  byte + 4 <= bytes);
       } else {
         for (int word = lane; word < left_k * Traits::x.words; word += 32) {
           const std::int64_t j = tile.j0 + word % Traits::x.words * Traits::word_products;
           if (j < p.d)
-            store_word<Traits>(p, to + (word / Traits::x.words * p.d + j - tile.j0) * Traits::element_bytes,
-                               ptx::load_shared_4(row_from + word * 4), j + 1 < p.d);
+            mma::store_word<Traits>(p.y_store,
+                                    to + (word / Traits::x.words * p.d + j - tile.j0) * Traits::element_bytes,
+                                    ptx::load_shared_4(row_from + word * 4), j + 1 < p.d);
         }
       }
     }
@@ -312,8 +297,8 @@ __device__ inline void store_columns(const WgmmaArguments& p, const LanePlace& a
       } else {
         constexpr int per_word = 4 / Traits::element_bytes;
         for (int word = 0; word * per_word < samples; ++word)
-          store_word<Traits>(p, to + word * 4, ptx::load_shared_4(from + word * 4),
-                             word * per_word + 1 < samples);
+          mma::store_word<Traits>(p.y_store, to + word * 4, ptx::load_shared_4(from + word * 4),
+                                  word * per_word + 1 < samples);
       }
     }
     ptx::barrier_of(1 + at.warpgroup, 128);

@@ -1,0 +1,52 @@
+// What the hosts of the tensor-core kernels (mma, wgmma) have in common.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/message.hpp"
+#include "cuda/product.hpp"
+#include "cuda/runtime.hpp"
+#include "cuda/tensor_core.cuh"
+
+namespace kronsparse::cuda {
+
+[[nodiscard]] inline Arithmetic arithmetic_of(const Problem& problem) {
+  if (problem.dtype == DType::f16) return Arithmetic::f16;
+  if (problem.dtype == DType::bf16) return Arithmetic::bf16;
+  return problem.mode == Mode::tf32 ? Arithmetic::tf32 : Arithmetic::tf32x3;
+}
+
+/// Why these kernels cannot take the problem on any GPU; empty when they can.
+[[nodiscard]] inline std::string tensor_core_refusal(const Problem& problem) {
+  if (problem.operation == Operation::gradient)
+    return "multiplies only, the gradient has its own implementation";
+  if (problem.dtype != DType::f16 && problem.dtype != DType::bf16 && problem.dtype != DType::f32)
+    return message("tensor cores here multiply f16, bf16 and f32, not {}", name(problem.dtype));
+  if (problem.dtype == DType::f32 && problem.mode == Mode::ieee) return "the mode ieee allows FMA units only";
+  // The split loses up to 9 units in the last place of a product: sums must be
+  // long enough for a library's own rounding errors to be of that size.
+  constexpr std::int64_t least_terms = 16;
+  const std::int64_t terms = product_of(problem).c;
+  if (problem.dtype == DType::f32 && problem.mode == Mode::fp32 && terms < least_terms)
+    return message("sums of {} terms would be less accurate than a library's, it takes {} or more", terms,
+                   least_terms);
+  constexpr std::int64_t limit = std::int64_t{1} << 31;
+  const Pattern& pattern = problem.pattern;
+  if (pattern.b >= limit || pattern.c >= limit || pattern.d >= limit) return "counts b, c and d in 32 bits";
+  return {};
+}
+
+/// Why the GPU cannot hold a block's tile, or the kernels cannot count them; empty when they can.
+[[nodiscard]] inline std::string tile_refusal(const GpuFacts& facts, int shared_bytes, std::int64_t groups,
+                                              std::int64_t n_tiles) {
+  if (static_cast<std::size_t>(shared_bytes) > facts.shared_bytes)
+    return message("its tiles need {} bytes of shared memory, {} has {}", shared_bytes, facts.name,
+                   facts.shared_bytes);
+  constexpr double limit = 2147483648.0;
+  if (static_cast<double>(groups) * static_cast<double>(n_tiles) >= limit)
+    return "counts its tiles in 32 bits";
+  return {};
+}
+
+}  // namespace kronsparse::cuda
