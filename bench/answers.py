@@ -70,7 +70,7 @@ class Checker:
         finite = bool(torch.isfinite(y.sum(dtype=torch.float32)))
         return self._errors(self._sampled(y, self._samples), finite)
 
-    def library_errors(self) -> Errors:
+    def errors_of_torch(self) -> Errors:
         """Of PyTorch's own product in the dtype of x, with its precision settings of the moment."""
         others = torch.arange(min(LIBRARY_SAMPLES, max(self._x.shape[0 if self._batch_first else 1], 1)))
         samples = torch.cat([self._samples, others.to(self._samples)])

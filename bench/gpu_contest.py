@@ -214,9 +214,9 @@ def _enter_ours(
             return call
 
         with tf32_allowed(mode == "tf32"):
-            library_errors = contest.checker.library_errors()
+            torch_errors = contest.checker.errors_of_torch()
         calls = [bound(x, y) for x, y in contest.operands]
-        errors = contest.admit(contender, calls, lambda mine: is_right(mine, library_errors, precision))
+        errors = contest.admit(contender, calls, lambda mine: is_right(mine, torch_errors, precision))
     except KronsparseError as error:
         contender.drop("unavailable", first_line(error))
     contest.contenders.append((mode, contender, errors))

@@ -73,7 +73,12 @@ def parse_options(arguments: Sequence[str]) -> argparse.Namespace:
     add("--small-batch", action="store_true", help="the suite of small batches instead")
     add("--budget", type=float, default=math.inf, metavar="SECONDS", help="stop after about this long")
     add("--impl", metavar="NAME", help="force an implementation of kronsparse")
-    add("--library", metavar="PATH", help="else $KRONSPARSE_LIBRARY, else the best under build/")
+    add(
+        "--library",
+        dest="shared_library",
+        metavar="PATH",
+        help="else $KRONSPARSE_LIBRARY, else the best under build/",
+    )
     add("--output", type=Path, metavar="FILE", help="default: a new file under results/")
     add("--resume", type=Path, metavar="FILE", help="go on where this file ends, and append to it")
     given = parser.parse_args(arguments)
@@ -169,7 +174,7 @@ def progress(rows: Sequence[Row]) -> str:
 
 def run(given: argparse.Namespace) -> None:
     device = open_device(given.device)
-    library = Library(find_library(given.library))
+    library = Library(find_library(given.shared_library))
     ceilings = Ceilings.measure(device)
     described = machine(device)
     hardware = str(described["cpu" if given.device == "cpu" else "gpu"])

@@ -112,7 +112,7 @@ def _ours(contest: SmallContest, library: Library, implementation: str | None, p
             plan = plans.enter_context(make_plan(library, device, unit.problem(), values, implementation))
             calls.append(call_of(plan))
         contender.implementation = plan.implementation
-        allowed = contest.checkers[0].library_errors()
+        allowed = contest.checkers[0].errors_of_torch()
         contest.contest(contender, calls, lambda mine: is_right(mine, allowed, unit.dtype))
     except KronsparseError as error:
         contender.drop("unavailable", first_line(error))

@@ -111,14 +111,8 @@ double tile_count(const Kernel& kernel, const Product& p) {
 
 const Kernel& choose(const Problem& problem) {
   const Product p = product_of(problem);
-  const bool batch_first = problem.layout == Layout::batch_first;
-  const Kernel* best = nullptr;
-  for (const Kernel& kernel : kernels_of(problem.dtype)) {
-    if (kernel.batch_first != batch_first) continue;
-    if (best == nullptr || arithmetic(kernel, p, problem.dtype) < arithmetic(*best, p, problem.dtype))
-      best = &kernel;
-  }
-  return *best;
+  return cheapest(kernels_of(problem.dtype), problem.layout == Layout::batch_first,
+                  [&](const Kernel& kernel) { return arithmetic(kernel, p, problem.dtype); });
 }
 
 /// Parts of the batch: a power of two that fills the GPU, if anything does.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "cuda/runtime.hpp"
 #include "kronsparse/dtype.hpp"
@@ -35,6 +36,15 @@ namespace kronsparse::cuda::simt {
 [[nodiscard]] inline double repeated_sectors(int j, std::int64_t d, DType dtype) {
   const double width = j * static_cast<double>(size_of(dtype));
   return j >= d || width >= 32 ? 1 : 1 + (32 - width) / 32;
+}
+
+/// The kernel of the layout with the least `cost`; the first of equals.
+template <class Kernel, class Cost>
+[[nodiscard]] const Kernel& cheapest(std::span<const Kernel> kernels, bool batch_first, const Cost& cost) {
+  const Kernel* best = nullptr;
+  for (const Kernel& kernel : kernels)
+    if (kernel.batch_first == batch_first && (best == nullptr || cost(kernel) < cost(*best))) best = &kernel;
+  return *best;
 }
 
 }  // namespace kronsparse::cuda::simt

@@ -84,7 +84,7 @@ struct WgmmaConfig {
 [[nodiscard]] WgmmaArguments wgmma_arguments(const Problem& problem, const WgmmaConfig& config,
                                              const Operands& operands, const void* weights);
 
-/// Seconds, by the cost model: the slowest of memory, L2 and tensor cores.
+/// Seconds, by a cost model fitted to measurements.
 [[nodiscard]] double wgmma_seconds(const Problem& problem, const WgmmaConfig& config, const GpuFacts& gpu);
 
 }  // namespace kronsparse::cuda
