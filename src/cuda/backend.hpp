@@ -5,6 +5,7 @@
 
 namespace kronsparse::cuda {
 
+[[nodiscard]] Implementation gemm_implementation();      ///< multiply_gemm.cu
 [[nodiscard]] Implementation wgmma_implementation();     ///< multiply_wgmma.cu
 [[nodiscard]] Implementation mma_implementation();       ///< multiply_mma.cu
 [[nodiscard]] Implementation skinny_implementation();    ///< multiply_skinny.cu

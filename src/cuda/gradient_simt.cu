@@ -6,6 +6,7 @@
 
 #include "cuda/backend.hpp"
 #include "cuda/gradient_simt.cuh"
+#include "cuda/launch.hpp"
 #include "cuda/product.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/simt_launch.hpp"
@@ -158,9 +159,7 @@ class GradientSimtExecutor final : public Executor {
     const bool totals = kernel_.totals_bytes != 0 && totals_at_ + kernel_.totals_bytes <= facts.shared_bytes;
     flush_mask_ = totals ? flush_samples / kernel_.depth - 1 : -1;
     shared_bytes_ = totals_at_ + (totals ? kernel_.totals_bytes : 0);
-    check(cudaFuncSetAttribute(kernel_.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(shared_bytes_)),
-          "reserving shared memory for the gradient kernel");
+    allow_shared_memory(reinterpret_cast<const void*>(kernel_.function), facts);
   }
 
   void set_values(const void*) override {}

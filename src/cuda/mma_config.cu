@@ -126,8 +126,8 @@ double mma_seconds(const Problem& problem, const MmaConfig& config, const GpuFac
   const double tiles = real(config.order.groups()) * samples / config.tile_n();
   const double filled = std::clamp(tiles / gpu.multiprocessors, 1.0 / gpu.multiprocessors, 1.0);
   // Copies and epilogues share the warps with the products: on an H200 these kernels
-  // take twice the time that memory or L2 would need.
-  return 6e-6 + std::max({clocks / gpu.clock_hz / filled, 2.2 * memory, 2.0 * l2});
+  // take three times the time that memory or L2 would need.
+  return 8e-6 + std::max({clocks / gpu.clock_hz / filled, 3.0 * memory, 2.8 * l2});
 }
 
 }  // namespace kronsparse::cuda

@@ -6,6 +6,7 @@
 #include "core/message.hpp"
 #include "cuda/alignment.hpp"
 #include "cuda/backend.hpp"
+#include "cuda/launch.hpp"
 #include "cuda/mma_config.hpp"
 #include "cuda/multiply_mma.cuh"
 #include "cuda/runtime.hpp"
@@ -55,8 +56,7 @@ class MmaExecutor final : public Executor {
         config_(mma_config(problem, gpu(device))),
         kernel_(kernel_of(config_)) {
     const DeviceGuard guard(device_);
-    check(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, config_.shared_bytes),
-          "mma: asking for shared memory");
+    allow_shared_memory(reinterpret_cast<const void*>(kernel_), gpu(device));
     int blocks = 0;
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel_, config_.threads(),
                                                         static_cast<std::size_t>(config_.shared_bytes)),

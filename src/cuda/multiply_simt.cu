@@ -5,6 +5,7 @@
 #include <span>
 
 #include "cuda/backend.hpp"
+#include "cuda/launch.hpp"
 #include "cuda/multiply_simt.cuh"
 #include "cuda/product.hpp"
 #include "cuda/runtime.hpp"
@@ -184,9 +185,7 @@ class MultiplySimtExecutor final : public Executor {
     };
     while (stages_ > 2 && bytes(stages_) > facts.shared_bytes) --stages_;
     shared_bytes_ = bytes(stages_);
-    check(cudaFuncSetAttribute(kernel_.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(shared_bytes_)),
-          "reserving shared memory for the simt kernel");
+    allow_shared_memory(reinterpret_cast<const void*>(kernel_.function), facts);
   }
 
   void set_values(const void* values) override {

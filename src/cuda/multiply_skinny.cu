@@ -12,6 +12,7 @@
 #include "core/implementation.hpp"
 #include "core/message.hpp"
 #include "cuda/backend.hpp"
+#include "cuda/launch.hpp"
 #include "cuda/multiply_skinny.cuh"
 #include "cuda/product.hpp"
 #include "cuda/runtime.hpp"
@@ -226,9 +227,8 @@ Choice choose(const Problem& problem, const GpuFacts& facts) {
 
 class SkinnyExecutor final : public Executor {
  public:
-  /// `programmatic` launches let a kernel load its weights while the one before it finishes.
-  SkinnyExecutor(const Problem& problem, Device device, const Cut& cut, bool programmatic)
-      : problem_(problem), product_(product_of(problem)), device_(device.index), programmatic_(programmatic) {
+  SkinnyExecutor(const Problem& problem, Device device, const Cut& cut)
+      : problem_(problem), product_(product_of(problem)), device_(device.index) {
     const DeviceGuard guard(device_);
     const Product& p = product_;
     dispatch_type(problem.dtype, [&]<class T>() {
@@ -243,10 +243,8 @@ class SkinnyExecutor final : public Executor {
     has_quads_ = p.y_feature == 1 && (p.batch == 1 || p.y_sample % 4 == 0) &&
                  (p.d == 1 ? p.b % 4 == 0 : p.d % 4 == 0 && j_fastest(cut) % 4 == 0);
     quad_bytes_ = 4 * size_of(problem.dtype);
-    // The device's limit, not this plan's need: plans share the kernel.
-    check(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(gpu(device).shared_bytes)),
-          "raising the shared memory of the kernel skinny");
+    overlapping_ = can_overlap(kernel_);
+    allow_shared_memory(kernel_, gpu(device));
     weights_ = DeviceMemory(device_, static_cast<std::size_t>(packed_vectors(cut, p)) * sizeof(uint4));
     arguments_ = {.weights = static_cast<const uint4*>(weights_.data()),
                   .x = nullptr,
@@ -266,7 +264,7 @@ class SkinnyExecutor final : public Executor {
                   .quads = false};
   }
 
-  // Synchronises: a programmatic launch reads the weights before it waits for earlier kernels.
+  // Synchronises: an overlapping launch reads the weights before it waits for earlier kernels.
   void set_values(const void* values) override {
     const DeviceGuard guard(device_);
     const Product& p = product_;
@@ -294,27 +292,14 @@ class SkinnyExecutor final : public Executor {
     arguments.quads = has_quads_ && reinterpret_cast<std::uintptr_t>(operands.y) % quad_bytes_ == 0;
 
     const Cut& cut = arguments.cut;
-    std::array<cudaLaunchAttribute, 2> attributes{};
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(blocks_of_weights(cut, product_)),
-                          static_cast<unsigned>(ceil_div(arguments.batch, cut.n_tiles * 8)));
-    config.blockDim = dim3(static_cast<unsigned>(cut.warps() * 32));
-    config.dynamicSmemBytes = shared_bytes_;
-    config.stream = static_cast<cudaStream_t>(operands.stream);
-    config.attrs = attributes.data();
-    if (cut.cluster > 1) {
-      cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
-      attribute.id = cudaLaunchAttributeClusterDimension;
-      attribute.val.clusterDim = {static_cast<unsigned>(cut.cluster), 1, 1};
-    }
-    if (programmatic_) {
-      cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
-      attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      attribute.val.programmaticStreamSerializationAllowed = 1;
-    }
-    std::array<void*, 1> parameters{&arguments};
-    check(cudaLaunchKernelExC(&config, kernel_, parameters.data()), "launching the kernel skinny");
-    check_launch("skinny");
+    launch("multiply_skinny", kernel_,
+           {.blocks = dim3(static_cast<unsigned>(blocks_of_weights(cut, product_)),
+                           static_cast<unsigned>(ceil_div(arguments.batch, cut.n_tiles * 8))),
+            .threads = cut.warps() * 32,
+            .shared_bytes = shared_bytes_,
+            .cluster_blocks = cut.cluster,
+            .overlapping = overlapping_},
+           operands.stream, arguments);
   }
 
   [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }
@@ -323,8 +308,8 @@ class SkinnyExecutor final : public Executor {
   Problem problem_;
   Product product_;
   int device_;
-  bool programmatic_;
-  bool has_quads_ = false;  ///< whether four features at a time of y are four j or four k of one block
+  bool overlapping_ = false;  ///< a kernel loads its weights while the one before it finishes
+  bool has_quads_ = false;    ///< whether four features at a time of y are four j or four k of one block
   std::size_t quad_bytes_ = 0;
   const void* kernel_ = nullptr;
   std::size_t shared_bytes_ = 0;
@@ -351,8 +336,7 @@ double predict(const Problem& problem, Device device) { return choose(problem, g
 
 std::unique_ptr<Executor> make(const Problem& problem, Device device) {
   const GpuFacts& facts = gpu(device);
-  return std::make_unique<SkinnyExecutor>(problem, device, choose(problem, facts).cut,
-                                          facts.compute_capability >= 90);
+  return std::make_unique<SkinnyExecutor>(problem, device, choose(problem, facts).cut);
 }
 
 }  // namespace

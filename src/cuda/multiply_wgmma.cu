@@ -6,6 +6,7 @@
 
 #include "core/message.hpp"
 #include "cuda/backend.hpp"
+#include "cuda/launch.hpp"
 #include "cuda/multiply_wgmma.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/tensor_core.hpp"
@@ -36,8 +37,7 @@ class WgmmaExecutor final : public Executor {
         config_(wgmma_config(problem, gpu(device))),
         kernel_(kernel_of(config_)) {
     const DeviceGuard guard(device_);
-    check(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, config_.shared_bytes),
-          "wgmma: asking for shared memory");
+    allow_shared_memory(reinterpret_cast<const void*>(kernel_), gpu(device));
     weights_ = DeviceMemory(device_, static_cast<std::size_t>(config_.order.elements()) * element_bytes());
     // Packing writes the weights alone; what pads them stays zero.
     check(cudaMemset(weights_.data(), 0, weights_.bytes()), "wgmma: clearing the weights");
@@ -45,28 +45,17 @@ class WgmmaExecutor final : public Executor {
 
   void set_values(const void* values) override {
     const DeviceGuard guard(device_);
-    const bool transposed = is_transposed(problem_.operation);
-    const auto blocks =
-        static_cast<unsigned>(std::min<std::int64_t>((problem_.pattern.nnz() + 255) / 256, 65535));
-    if (element_bytes() == 2)
-      pack_wgmma_weights<<<blocks, 256>>>(static_cast<const std::uint16_t*>(values),
-                                          static_cast<std::uint16_t*>(weights_.data()), config_.order,
-                                          transposed);
-    else
-      pack_wgmma_weights<<<blocks, 256>>>(static_cast<const std::uint32_t*>(values),
-                                          static_cast<std::uint32_t*>(weights_.data()), config_.order,
-                                          transposed);
-    check_launch("pack_wgmma_weights");
-    check(cudaStreamSynchronize(nullptr), "wgmma: packing weights");
+    pack_weights(config_.order, element_bytes(), values, weights_.data(), is_transposed(problem_.operation));
   }
 
   void run(const Operands& operands) const override {
     const DeviceGuard guard(device_);
-    const WgmmaArguments arguments = wgmma_arguments(problem_, config_, operands, weights_.data());
-    kernel_<<<static_cast<unsigned>(config_.blocks), kProducerThreads + kConsumerThreads,
-              static_cast<std::size_t>(config_.shared_bytes), static_cast<cudaStream_t>(operands.stream)>>>(
-        arguments);
-    check_launch("multiply_wgmma");
+    launch("multiply_wgmma", reinterpret_cast<const void*>(kernel_),
+           {.blocks = static_cast<unsigned>(config_.blocks),
+            .threads = kProducerThreads + kConsumerThreads,
+            .shared_bytes = static_cast<std::size_t>(config_.shared_bytes),
+            .overlapping = true},
+           operands.stream, wgmma_arguments(problem_, config_, operands, weights_.data()));
   }
 
   [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }

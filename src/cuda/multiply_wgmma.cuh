@@ -37,6 +37,7 @@ class Consumer {
       : p_(p), shared_(shared), barriers_{shared}, at_(lane_place<Traits>()) {}
 
   __device__ void run() {
+    ptx::wait_for_earlier_kernels();  // they may still read y, or write the bias
     const Share share = share_of_block(p_);
     int group_parity = 0;
     for (std::uint32_t index = share.first; index < share.end;) {
@@ -319,6 +320,7 @@ __global__ void __launch_bounds__(kProducerThreads + kConsumerThreads, 1)
     ptx::barrier_init_fence();
   }
   __syncthreads();
+  ptx::let_later_kernels_start();
   if (threadIdx.x < kProducerThreads) {
     ptx::give_registers<40>();
     wgmma::Producer<Traits>(p, shared).run();

@@ -58,6 +58,23 @@ __device__ inline void copy_bulk(std::uint32_t to, const void* from, int bytes, 
       : "memory");
 }
 
+/// Copies a box of a tensor, which counts towards the barrier's phase; what lies outside becomes zeros.
+__device__ inline void copy_box(std::uint32_t to, const void* map, int at0, int at1, int at2, int at3,
+                                std::uint32_t barrier) {
+  KRONSPARSE_SM90_ASM(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4, %5}], [%6];\n" ::"r"(to),
+      "l"(map), "r"(at0), "r"(at1), "r"(at2), "r"(at3), "r"(barrier)
+      : "memory");
+}
+/// Stores a box of a tensor, but for what lies outside; waited for as store_bulk's.
+__device__ inline void store_box(const void* map, int at0, int at1, int at2, int at3, std::uint32_t from) {
+  KRONSPARSE_SM90_ASM(
+      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];\n" ::"l"(map),
+      "r"(at0), "r"(at1), "r"(at2), "r"(at3), "r"(from)
+      : "memory");
+}
+
 /// Copies a multiple of 16 bytes from shared memory; later ones of the thread are waited for together.
 __device__ inline void store_bulk(void* to, std::uint32_t from, int bytes) {
   KRONSPARSE_SM90_ASM("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n" ::"l"(to), "r"(from),
@@ -67,18 +84,34 @@ __device__ inline void store_bulk(void* to, std::uint32_t from, int bytes) {
 __device__ inline void commit_bulk_stores() {
   KRONSPARSE_SM90_ASM("cp.async.bulk.commit_group;\n" ::: "memory");
 }
-/// Waits until the thread's bulk stores have read shared memory.
+/// Waits until all but the last `Pending` groups of the thread's bulk stores have read shared memory.
+template <int Pending = 0>
 __device__ inline void wait_bulk_stores() {
-  KRONSPARSE_SM90_ASM("cp.async.bulk.wait_group.read 0;\n" ::: "memory");
+  KRONSPARSE_SM90_ASM("cp.async.bulk.wait_group.read %0;\n" ::"n"(Pending) : "memory");
 }
 /// Makes ordinary writes of shared memory visible to the copy engine.
 __device__ inline void fence_for_bulk() {
   KRONSPARSE_SM90_ASM("fence.proxy.async.shared::cta;\n" ::: "memory");
 }
 
+/// Kernels that this one may overlap with (see launch.hpp): waits
+/// until those before it are done and what they wrote can be seen.
+__device__ inline void wait_for_earlier_kernels() {
+  KRONSPARSE_SM90_ASM("griddepcontrol.wait;\n" ::: "memory");
+}
+/// Lets the next one start where there is room; it waits as this one does.
+__device__ inline void let_later_kernels_start() {
+  KRONSPARSE_SM90_ASM("griddepcontrol.launch_dependents;\n" ::: "memory");
+}
+
 /// Waits for `threads` threads, whole warps, at one of the block's 16 numbered barriers.
 __device__ inline void barrier_of(int number, int threads) {
   asm volatile("bar.sync %0, %1;\n" ::"r"(number), "r"(threads) : "memory");
+}
+
+/// Counts towards such a barrier without waiting.
+__device__ inline void barrier_signal(int number, int threads) {
+  asm volatile("bar.arrive %0, %1;\n" ::"r"(number), "r"(threads) : "memory");
 }
 
 /// Stores four 8x8 matrices of 16-bit elements transposed; the lanes give the addresses of their rows.
@@ -89,6 +122,22 @@ __device__ inline void store_matrices_transposed(std::uint32_t address, std::uin
                       : "memory");
 }
 
+/// The same, as they are.
+__device__ inline void store_matrices(std::uint32_t address, std::uint32_t r0, std::uint32_t r1,
+                                      std::uint32_t r2, std::uint32_t r3) {
+  KRONSPARSE_SM90_ASM("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};\n" ::"r"(address),
+                      "r"(r0), "r"(r1), "r"(r2), "r"(r3)
+                      : "memory");
+}
+
+__device__ inline void store_shared_2(std::uint32_t address, std::uint16_t value) {
+  asm volatile("st.shared.u16 [%0], %1;\n" ::"r"(address), "h"(value) : "memory");
+}
+__device__ inline std::uint16_t load_shared_2(std::uint32_t address) {
+  std::uint16_t value;
+  asm volatile("ld.shared.u16 %0, [%1];\n" : "=h"(value) : "r"(address) : "memory");
+  return value;
+}
 __device__ inline void store_shared_8(std::uint32_t address, std::uint32_t v0, std::uint32_t v1) {
   asm volatile("st.shared.v2.u32 [%0], {%1,%2};\n" ::"r"(address), "r"(v0), "r"(v1) : "memory");
 }

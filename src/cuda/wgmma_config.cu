@@ -135,7 +135,7 @@ WgmmaArguments wgmma_arguments(const Problem& problem, const WgmmaConfig& config
                                const void* weights) {
   const Product p = product_of(problem);
   const std::int64_t bytes = problem.dtype == DType::f32 ? 4 : 2;
-  const std::int64_t n_tiles = divided_up(p.batch, config.tile_n);
+  const std::int64_t n_tiles = std::max<std::int64_t>(divided_up(p.batch, config.tile_n), 1);
   const auto x = reinterpret_cast<std::uintptr_t>(operands.x);
   const auto y = reinterpret_cast<std::uintptr_t>(operands.y);
   const int least = static_cast<int>(bytes);
@@ -157,6 +157,9 @@ WgmmaArguments wgmma_arguments(const Problem& problem, const WgmmaConfig& config
     // Pairs of j that a row of an odd d splits are stored one by one.
     if (bytes == 2 && config.shape.form == XForm::planes && p.d % 2 == 1) y_store = 2;
   }
+  const WgmmaOrder& order = config.order;
+  const auto divisor = [](std::int64_t by) { return Divisor(static_cast<std::uint32_t>(by)); };
+  const std::int64_t last_bundle = (order.j_groups - 1) % config.bundle_groups + 1;
   return {.x = static_cast<const std::byte*>(operands.x),
           .y = static_cast<std::byte*>(operands.y),
           .bias = operands.bias,
@@ -172,10 +175,16 @@ WgmmaArguments wgmma_arguments(const Problem& problem, const WgmmaConfig& config
           .order = config.order,
           .x_row_step = (config.shape.form == XForm::columns ? p.d * p.x_feature : p.x_sample) * bytes,
           .x_chunk_step = 16 * p.d * p.x_feature * bytes,
-          .n_tiles = static_cast<std::uint32_t>(n_tiles),
-          .tiles = static_cast<std::uint32_t>(config.order.groups() * n_tiles),
+          .n_tiles = divisor(n_tiles),
+          .k_tiles = divisor(order.k_tiles),
+          .j_groups = divisor(order.j_groups),
+          .tiles = p.batch == 0 ? 0 : static_cast<std::uint32_t>(order.groups() * n_tiles),
           .blocks_per_group = static_cast<std::uint32_t>(config.blocks_per_group),
           .bundle_groups = static_cast<std::uint32_t>(config.bundle_groups),
+          .i_tiles = divisor(n_tiles * order.j_groups * order.k_tiles),
+          .bundle_tiles = divisor(n_tiles * config.bundle_groups * order.k_tiles),
+          .bundle_weights = divisor(config.bundle_groups * order.k_tiles),
+          .last_bundle_weights = divisor(last_bundle * order.k_tiles),
           .chunks = static_cast<int>(config.order.chunks),
           .stages = config.stages,
           .x_stage_bytes = config.x_stage_bytes,
@@ -199,7 +208,7 @@ double wgmma_seconds(const Problem& problem, const WgmmaConfig& config, const Gp
     double fixed, per_tile, memory, l2, tensor;
   };
   constexpr Shares half_first{5.6e-6, 2.8e-6, 0.24, 0.56, 0.0};
-  constexpr Shares half_last{10e-6, 0.6e-6, 0.53, 0.0, 1.15};
+  constexpr Shares half_last{8e-6, 0.6e-6, 1.0, 0.0, 1.0};
   constexpr Shares float_first{6.7e-6, 4.4e-6, 0.0, 0.8, 0.0};
   constexpr Shares float_last{9.7e-6, 1.5e-6, 0.34, 0.0, 1.18};
   constexpr double l2_over_memory = 1.43;
@@ -218,7 +227,10 @@ double wgmma_seconds(const Problem& problem, const WgmmaConfig& config, const Gp
   // Through L2: x for every tile, the weights for every tile unless they are resident.
   const double x_elements = tiles * terms * config.order.j_count * config.tile_n;
   const double w_elements = config.resident ? 0.0 : tiles * real(config.order.group_elements());
-  double l2 = (x_elements + w_elements) * element / (l2_over_memory * gpu.memory_rate);
+  // Few blocks cannot draw all that L2 could give: each gets 80 GB/s at most.
+  constexpr double block_rate = 80e9;
+  const double l2_rate = std::min(l2_over_memory * gpu.memory_rate, std::max(config.blocks, 1) * block_rate);
+  double l2 = (x_elements + w_elements) * element / l2_rate;
   // Pairs of j that a row of an odd d splits are copied element by element.
   const bool elementwise = config.shape.form == XForm::planes && half && p.d % 2 == 1;
   if (elementwise) l2 *= 12;

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 
+#include "cuda/divisor.hpp"
 #include "cuda/ptx_sm90.cuh"
 #include "cuda/tensor_core.cuh"
 #include "cuda/wgmma_weights.cuh"
@@ -69,10 +70,14 @@ struct WgmmaArguments {
   WgmmaOrder order;
   std::int64_t x_row_step;         ///< bytes: to the next sample, or (columns) to the next term
   std::int64_t x_chunk_step;       ///< bytes: over 16 terms
-  std::uint32_t n_tiles;           ///< tiles of samples
+  Divisor n_tiles;                 ///< tiles of samples
+  Divisor k_tiles, j_groups;       ///< of the order
   std::uint32_t tiles;             ///< groups times tiles of samples
   std::uint32_t blocks_per_group;  ///< resident weights: 0 where blocks cannot be shared out evenly
   std::uint32_t bundle_groups;     ///< streamed weights: j groups whose weights stay in L2 together
+  Divisor i_tiles, bundle_tiles;   ///< tiles of one i, and of one bundle
+  Divisor bundle_weights;          ///< groups of weights in a bundle, ...
+  Divisor last_bundle_weights;     ///< ... and in the last one
   int chunks;                      ///< padded to whole stages
   int stages;                      ///< in the ring
   int x_stage_bytes;
@@ -110,19 +115,20 @@ struct Tile {
 /// groups that their weights stay in L2 until the last samples. The order is i,
 /// bundle of j groups, samples, j group of the bundle, outputs.
 __device__ inline Tile streamed_tile(const WgmmaArguments& p, std::uint32_t index, int tile_n) {
-  const auto k_tiles = static_cast<std::uint32_t>(p.order.k_tiles);
-  const auto j_groups = static_cast<std::uint32_t>(p.order.j_groups);
-  const std::uint32_t per_i = p.n_tiles * j_groups * k_tiles;
-  const std::uint32_t i = index / per_i;
-  std::uint32_t rest = index - i * per_i;
-  const std::uint32_t bundle = rest / (p.n_tiles * p.bundle_groups * k_tiles);
-  rest -= bundle * (p.n_tiles * p.bundle_groups * k_tiles);
+  const std::uint32_t k_tiles = p.k_tiles.value();
+  const std::uint32_t j_groups = p.j_groups.value();
+  const std::uint32_t i = p.i_tiles.quotient(index);
+  std::uint32_t rest = index - i * p.i_tiles.value();
+  const std::uint32_t bundle = p.bundle_tiles.quotient(rest);
+  rest -= bundle * p.bundle_tiles.value();
   const std::uint32_t first_group = bundle * p.bundle_groups;
-  const std::uint32_t in_bundle = min(p.bundle_groups, j_groups - first_group) * k_tiles;
-  const std::uint32_t n_tile = rest / in_bundle;
-  rest -= n_tile * in_bundle;
-  const std::uint32_t j_group = first_group + rest / k_tiles;
-  const std::uint32_t k_tile = rest % k_tiles;
+  const Divisor& weights =
+      first_group + p.bundle_groups <= j_groups ? p.bundle_weights : p.last_bundle_weights;
+  const std::uint32_t n_tile = weights.quotient(rest);
+  rest -= n_tile * weights.value();
+  const std::uint32_t in_bundle = p.k_tiles.quotient(rest);
+  const std::uint32_t j_group = first_group + in_bundle;
+  const std::uint32_t k_tile = rest - in_bundle * k_tiles;
   return {(i * j_groups + j_group) * k_tiles + k_tile, i,
           j_group * static_cast<std::uint32_t>(p.order.j_count),
           k_tile * static_cast<std::uint32_t>(p.order.tile_k), static_cast<std::int64_t>(n_tile) * tile_n};
@@ -130,14 +136,14 @@ __device__ inline Tile streamed_tile(const WgmmaArguments& p, std::uint32_t inde
 
 /// Resident weights: the tiles of a group are neighbours.
 __device__ inline Tile resident_tile(const WgmmaArguments& p, std::uint32_t index, int tile_n) {
-  const auto k_tiles = static_cast<std::uint32_t>(p.order.k_tiles);
-  const auto j_groups = static_cast<std::uint32_t>(p.order.j_groups);
-  const std::uint32_t group = index / p.n_tiles;
-  const std::uint32_t ij = group / k_tiles;
-  const std::uint32_t i = ij / j_groups;
+  const std::uint32_t k_tiles = p.k_tiles.value();
+  const std::uint32_t j_groups = p.j_groups.value();
+  const std::uint32_t group = p.n_tiles.quotient(index);
+  const std::uint32_t ij = p.k_tiles.quotient(group);
+  const std::uint32_t i = p.j_groups.quotient(ij);
   return {group, i, (ij - i * j_groups) * static_cast<std::uint32_t>(p.order.j_count),
           (group - ij * k_tiles) * static_cast<std::uint32_t>(p.order.tile_k),
-          static_cast<std::int64_t>(index - group * p.n_tiles) * tile_n};
+          static_cast<std::int64_t>(index - group * p.n_tiles.value()) * tile_n};
 }
 
 __device__ inline Tile tile_at(const WgmmaArguments& p, std::uint32_t index, int tile_n) {
@@ -149,7 +155,7 @@ struct Share {
   std::uint32_t first, end, step;
   /// The end of the tiles that use the same resident weights as `index`.
   __device__ std::uint32_t group_end(const WgmmaArguments& p, std::uint32_t index) const {
-    return p.w_stage_bytes == 0 ? min(end, (index / p.n_tiles + 1) * p.n_tiles) : end;
+    return p.w_stage_bytes == 0 ? min(end, (p.n_tiles.quotient(index) + 1) * p.n_tiles.value()) : end;
   }
 };
 
@@ -158,7 +164,8 @@ __device__ inline Share share_of_block(const WgmmaArguments& p) {
   if (p.blocks_per_group != 0) {
     // All groups go through the samples together: they share rows of memory.
     const std::uint32_t group = blockIdx.x / p.blocks_per_group;
-    return {group * p.n_tiles + blockIdx.x % p.blocks_per_group, (group + 1) * p.n_tiles, p.blocks_per_group};
+    return {group * p.n_tiles.value() + blockIdx.x % p.blocks_per_group, (group + 1) * p.n_tiles.value(),
+            p.blocks_per_group};
   }
   const auto part = [&](std::uint32_t block) {
     return static_cast<std::uint32_t>(static_cast<std::uint64_t>(p.tiles) * block / gridDim.x);
@@ -230,6 +237,7 @@ class Producer {
         group_parity ^= 1;
         if (threadIdx.x == 0) load_group(tile_at(p_, index, Traits::tile_n));
       }
+      ptx::wait_for_earlier_kernels();  // weights do not depend on them, x does
       for (; index < group_end; index += share.step) {
         enter_tile(tile_at(p_, index, Traits::tile_n));
         for (int chunk = 0; chunk < p_.chunks; chunk += Traits::sub_chunks) {

@@ -1,4 +1,4 @@
-// The order in which the wgmma kernel reads weights, and the kernel that puts them into it.
+// The order in which the wgmma and gemm kernels read weights.
 //
 // A block works on one group: J neighbouring j of one i, and one tile of N
 // outputs. What it reads for 16 terms l is contiguous ("a chunk"): for each of
@@ -9,6 +9,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace kronsparse::cuda {
@@ -21,6 +22,9 @@ struct WgmmaOrder {
   int j_count;          ///< products in a group
   int tile_k;           ///< outputs in a tile, a multiple of 8
   int parts;            ///< 1, or 2 for floats
+  /// Half types: rows of 64 terms, one for each output, as the copy engine would swizzle them. Else blocks
+  /// of 8 outputs by 16 bytes, with terms in the order in which lanes hold x.
+  bool swizzled_rows = false;
 
   /// Elements of one product in a chunk.
   [[nodiscard]] __host__ __device__ int product_elements() const { return tile_k * 16 * parts; }
@@ -49,46 +53,18 @@ struct WgmmaOrder {
   [[nodiscard]] __host__ __device__ std::int64_t place(std::int64_t i, std::int64_t k, std::int64_t l,
                                                        std::int64_t j) const {
     const std::int64_t group = (i * j_groups + j / j_count) * k_tiles + k / tile_k;
+    if (swizzled_rows) {
+      const std::int64_t row = l / 64 * tile_k + k % tile_k;
+      return group * group_elements() + row * 64 + ((l % 64 / 8) ^ (k % 8)) * 8 + l % 8;
+    }
     return group * group_elements() + l / 16 * chunk_elements() + j % j_count * product_elements() +
            place_in_product(static_cast<int>(k % tile_k), static_cast<int>(l % 16));
   }
 };
 
-#if defined(__CUDACC__)  // tests read the orders without it
-
-/// The TF32 number nearest to a float; what is not finite stays as it is.
-__host__ __device__ inline std::uint32_t tf32_part(std::uint32_t bits) {
-  return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & 0xffffe000u;
-}
-
-/// Writes the weights' places; the others must be zero already. One thread a weight, in the order of the
-/// values.
-template <class Element>
-__global__ void pack_wgmma_weights(const Element* values, Element* packed, WgmmaOrder order,
-                                   bool transposed) {
-  const std::int64_t total = order.a * order.b * order.c * order.d;
-  const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
-  // The values' own shape: b and c before the transposition.
-  const std::int64_t inner = transposed ? order.b : order.c;
-  const std::int64_t outer = transposed ? order.c : order.b;
-  for (std::int64_t at = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; at < total; at += threads) {
-    const std::int64_t j = at % order.d;
-    const std::int64_t column = at / order.d % inner;
-    const std::int64_t row = at / order.d / inner % outer;
-    const std::int64_t i = at / order.d / inner / outer;
-    const std::int64_t to = transposed ? order.place(i, column, row, j) : order.place(i, row, column, j);
-    const Element value = values[at];
-    if constexpr (sizeof(Element) == 2) {
-      packed[to] = value;
-    } else {
-      const Element high = tf32_part(value);
-      const float rest = __uint_as_float(value) - __uint_as_float(high);
-      packed[to] = high;
-      packed[to + order.tile_k * 16] = isfinite(rest) ? __float_as_uint(rest) : 0u;
-    }
-  }
-}
-
-#endif
+/// Writes the weights' places; the others must be zero already. The values are those of the problem, of
+/// 2 or 4 bytes; returns when it is done.
+void pack_weights(const WgmmaOrder& order, std::size_t element_bytes, const void* values, void* packed,
+                  bool transposed);
 
 }  // namespace kronsparse::cuda

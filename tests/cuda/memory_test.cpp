@@ -57,6 +57,35 @@ TEST_F(Memory, TimersMeasureTheGpu) {
   EXPECT_GT(seconds[1], 2 * seconds[0]);
 }
 
+TEST_F(Memory, PlansThatShareAKernelDoNotShareItsLimits) {
+  // Each pair takes the same kernel with much and with little shared memory.
+  constexpr std::pair<const char*, const char*> pairs[] = {
+      {"f16 batch_last B=64 1x64x512x2", "f16 batch_last B=64 1x64x16x2"},
+      {"f16 batch_first B=64 1x64x512x1", "f16 batch_first B=64 1x64x16x1"},
+      {"bf16 batch_first B=64 1x64x512x4", "bf16 batch_first B=64 1x64x16x4"},
+      {"f32 batch_first B=64 1x64x512x8", "f32 batch_first B=64 1x64x16x8"},
+      {"f64 batch_last B=64 1x64x512x2", "f64 batch_last B=64 1x64x16x2"},
+      {"gradient f32 batch_first B=64 1x64x512x8", "gradient f32 batch_first B=64 1x64x16x8"},
+  };
+  for (const auto& [large_text, small_text] : pairs) {
+    const Problem large = Problem::parse(large_text);
+    const Problem small = Problem::parse(small_text);
+    const GpuOperands large_operands(large, 1);
+    const GpuOperands small_operands(small, 2);
+    for (const kronsparse::Candidate& candidate : kronsparse::candidates(large, gpu)) {
+      if (!candidate.refusal.empty()) continue;
+      SCOPED_TRACE(std::string(large_text) + " by " + candidate.implementation);
+      const Plan plan(large, large_operands.values(), gpu, candidate.implementation);
+      plan.run(large_operands.operands());
+      const std::vector<std::byte> before = large_operands.result();
+      const Plan other(small, small_operands.values(), gpu, candidate.implementation);
+      other.run(small_operands.operands());
+      plan.run(large_operands.operands());
+      EXPECT_EQ(large_operands.result(), before);
+    }
+  }
+}
+
 TEST_F(Memory, RunsTakeNone) {
   for (const Job& job : jobs()) {
     SCOPED_TRACE(job.implementation + ": " + job.problem.to_string());

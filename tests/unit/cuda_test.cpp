@@ -7,6 +7,7 @@
 
 #include "core/implementation.hpp"
 #include "cuda/architectures.hpp"
+#include "cuda/divisor.hpp"
 #include "cuda/runtime.hpp"
 #include "expect_error.hpp"
 #include "kronsparse/buffer.hpp"
@@ -166,6 +167,44 @@ TEST(CudaTable, AnswersEveryProblemOnAMadeUpGpu) {
     ASSERT_GE(accepting, 1) << "nobody takes " << problem.to_string();
   }
   EXPECT_EQ(with_answers.size(), cuda_backend().implementations.size());
+}
+
+TEST(CudaTable, TensorCopiesNeedRowsOfWholeUnits) {
+  const PretendedGpus machine({h200()});
+  const auto gemm = [](const std::string& text) {
+    for (const Candidate& candidate : candidates(Problem::parse(text), first_gpu))
+      if (candidate.implementation == "gemm") return candidate.refusal;
+    return std::string("not in the table");
+  };
+  const auto expect_mentions = [](const std::string& refusal, const char* part) {
+    EXPECT_NE(refusal.find(part), std::string::npos) << refusal;
+  };
+  EXPECT_EQ(gemm("f16 batch_last B=64 3x17x19x5"), "");
+  EXPECT_EQ(gemm("bf16 batch_first B=63 3x16x24x1"), "");
+  EXPECT_EQ(gemm("f16 batch_last B=64 3x17x19x5 cols_stride=72 rows_stride=80"), "");
+  expect_mentions(gemm("f16 batch_last B=63 3x17x19x5"), "16 bytes");
+  expect_mentions(gemm("f16 batch_last B=64 3x17x19x5 cols_stride=68"), "16 bytes");
+  expect_mentions(gemm("f16 batch_first B=64 3x17x24x1"), "16 bytes");
+  expect_mentions(gemm("f16 batch_first B=64 1x16x17x1"), "16 bytes");
+  expect_mentions(gemm("f16 batch_first B=64 1x16x16x4"), "d = 1 only, not d = 4");
+  expect_mentions(gemm("f32 batch_last B=64 1x16x16x4"), "half types");
+  expect_mentions(gemm("gradient f16 batch_last B=64 1x16x16x4"), "gradient");
+}
+
+TEST(CudaDivisor, DividesAsTheProcessorDoes) {
+  for (const std::uint32_t by : {1u, 2u, 3u, 5u, 7u, 64u, 97u, 196u, 641u, 65535u, 65536u, 1000003u,
+                                 (1u << 30) + 1u, (1u << 31) - 1u, 1u << 31}) {
+    const Divisor divisor(by);
+    EXPECT_EQ(divisor.value(), by);
+    for (std::uint64_t number = 0; number < 1u << 31; number = number * 3 / 2 + 1)
+      for (const std::uint64_t near : {number, number / by * by, number / by * by + by - 1})
+        if (near < 1u << 31) {
+          const auto small = static_cast<std::uint32_t>(near);
+          ASSERT_EQ(divisor.quotient(small), small / by) << small << " / " << by;
+        }
+    constexpr std::uint32_t largest = (1u << 31) - 1;
+    ASSERT_EQ(divisor.quotient(largest), largest / by) << by;
+  }
 }
 
 TEST(CudaTable, PlansNothingOnAMadeUpGpu) {

@@ -41,6 +41,25 @@ TEST(CudaWeights, EveryWeightHasItsOwnPlaceForMma) {
                                              .rows = rows});
 }
 
+TEST(CudaWeights, EveryWeightHasItsOwnPlaceForGemm) {
+  const WgmmaOrder order{.a = 2,
+                         .b = 70,
+                         .c = 135,
+                         .d = 3,
+                         .j_groups = 3,
+                         .k_tiles = 2,
+                         .chunks = 12,
+                         .j_count = 1,
+                         .tile_k = 48,
+                         .parts = 1,
+                         .swizzled_rows = true};
+  expect_places_of_their_own(order);
+  // Rows of 64 terms; units of 8 terms change places as the number of the row says.
+  EXPECT_EQ(order.place(0, 0, 9, 0), 9);
+  EXPECT_EQ(order.place(0, 1, 9, 0), 64 + 1);
+  EXPECT_EQ(order.place(0, 3, 64 + 2, 0), (48 + 3) * 64 + 3 * 8 + 2);
+}
+
 TEST(CudaWeights, EveryWeightHasItsOwnPlaceForWgmma) {
   for (const int parts : {1, 2}) {
     const WgmmaOrder order{.a = 2,

@@ -30,6 +30,9 @@ inline void commit_bulk_stores() { Block::current().commit_stores(); }
 inline void wait_bulk_stores() { Block::current().wait_stores(); }
 inline void fence_for_bulk() {}
 
+inline void wait_for_earlier_kernels() {}
+inline void let_later_kernels_start() {}
+
 inline void barrier_of(int number, int threads) {
   Block::current().meet(Block::current().numbered_meeting(number), threads);
 }

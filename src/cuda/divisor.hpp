@@ -1,0 +1,32 @@
+// Division of indices by numbers that a launch knows: a multiplication where the GPU would need forty
+// dependent instructions.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <bit>
+#include <cstdint>
+
+namespace kronsparse::cuda {
+
+/// Divides numbers below 2^31 by one from 1 to 2^31.
+class Divisor {
+ public:
+  Divisor() = default;
+  explicit Divisor(std::uint32_t by)
+      : by_(by), shift_(31 + static_cast<std::uint32_t>(std::bit_width(by - 1))) {
+    multiplier_ = ((std::uint64_t{1} << shift_) + by - 1) / by;
+  }
+
+  [[nodiscard]] __host__ __device__ std::uint32_t quotient(std::uint32_t number) const {
+    return static_cast<std::uint32_t>(number * multiplier_ >> shift_);
+  }
+  [[nodiscard]] __host__ __device__ std::uint32_t value() const { return by_; }
+
+ private:
+  std::uint32_t by_ = 1;
+  std::uint32_t shift_ = 31;
+  std::uint64_t multiplier_ = std::uint64_t{1} << 31;  // below 2^32: products fit into 64 bits
+};
+
+}  // namespace kronsparse::cuda

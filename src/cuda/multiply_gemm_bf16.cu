@@ -1,0 +1,17 @@
+#include <utility>
+
+#include "cuda/multiply_gemm.cuh"
+#include "cuda/multiply_gemm.hpp"
+
+namespace kronsparse::cuda {
+
+GemmKernel gemm_bf16_kernel(std::size_t shape) {
+  static constexpr auto kernels = []<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array{
+        static_cast<GemmKernel>(multiply_gemm<GemmTraits<Arithmetic::bf16, gemm_shapes[I]>>)...};
+  }
+  (std::make_index_sequence<gemm_shapes.size()>());
+  return kernels[shape];
+}
+
+}  // namespace kronsparse::cuda

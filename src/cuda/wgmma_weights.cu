@@ -1,0 +1,59 @@
+#include <cuda_runtime.h>
+
+#include <algorithm>
+
+#include "cuda/runtime.hpp"
+#include "cuda/wgmma_weights.cuh"
+
+namespace kronsparse::cuda {
+namespace {
+
+/// The TF32 number nearest to a float; what is not finite stays as it is.
+__host__ __device__ inline std::uint32_t tf32_part(std::uint32_t bits) {
+  return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & 0xffffe000u;
+}
+
+/// One thread a weight, in the order of the values.
+template <class Element>
+__global__ void pack_wgmma_weights(const Element* values, Element* packed, WgmmaOrder order,
+                                   bool transposed) {
+  const std::int64_t total = order.a * order.b * order.c * order.d;
+  const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
+  // The values' own shape: b and c before the transposition.
+  const std::int64_t inner = transposed ? order.b : order.c;
+  const std::int64_t outer = transposed ? order.c : order.b;
+  for (std::int64_t at = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; at < total; at += threads) {
+    const std::int64_t j = at % order.d;
+    const std::int64_t column = at / order.d % inner;
+    const std::int64_t row = at / order.d / inner % outer;
+    const std::int64_t i = at / order.d / inner / outer;
+    const std::int64_t to = transposed ? order.place(i, column, row, j) : order.place(i, row, column, j);
+    const Element value = values[at];
+    if constexpr (sizeof(Element) == 2) {
+      packed[to] = value;
+    } else {
+      const Element high = tf32_part(value);
+      const float rest = __uint_as_float(value) - __uint_as_float(high);
+      packed[to] = high;
+      packed[to + order.tile_k * 16] = isfinite(rest) ? __float_as_uint(rest) : 0u;
+    }
+  }
+}
+
+}  // namespace
+
+void pack_weights(const WgmmaOrder& order, std::size_t element_bytes, const void* values, void* packed,
+                  bool transposed) {
+  const std::int64_t total = order.a * order.b * order.c * order.d;
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>((total + 255) / 256, 65535));
+  if (element_bytes == 2)
+    pack_wgmma_weights<<<blocks, 256>>>(static_cast<const std::uint16_t*>(values),
+                                        static_cast<std::uint16_t*>(packed), order, transposed);
+  else
+    pack_wgmma_weights<<<blocks, 256>>>(static_cast<const std::uint32_t*>(values),
+                                        static_cast<std::uint32_t*>(packed), order, transposed);
+  check_launch("pack_wgmma_weights");
+  check(cudaStreamSynchronize(nullptr), "packing weights");
+}
+
+}  // namespace kronsparse::cuda
