@@ -19,7 +19,7 @@ SAMPLES_CHECKED = 16
 BATCH_MULTIPLE = 16
 # What knows nothing of the structure is left out when it would take this many floors. Who takes this
 # many times PyTorch's best so far is called once and no more; who is this near to it is timed in earnest.
-GENERIC_FAMILIES = {"bsr", "csr", "dense"}
+GENERIC_FAMILIES = {"bsr", "csr", "dense", "blocks"}
 HOPELESS_FLOORS = 50.0
 CLEARLY_BEATEN = 6.0
 IN_THE_RUNNING = 1.3

@@ -16,7 +16,7 @@ from command import Row, read_rows
 OURS = "kronsparse"
 EAGER = ("bmm", "einsum", "dense")
 BEST_OF_EAGER = f"best of {', '.join(EAGER)}"
-RIVALS = (*EAGER, BEST_OF_EAGER, "strided", "transposing", "compiled")
+RIVALS = (*EAGER, BEST_OF_EAGER, "blocks", "strided", "transposing", "compiled")
 WORST_SHOWN = 8
 # The bound on small batches: launch, and one and a half times the reading of the weights.
 LAUNCH_S, WEIGHT_FACTOR = 2.5e-6, 1.5
@@ -178,7 +178,7 @@ def _section(
         "",
         _implementations(ones, mode),
         f"- furthest from the floor: {worst}",
-        *_losses(ones, mode, (BEST_OF_EAGER, "strided", "transposing", "compiled")),
+        *_losses(ones, mode, (BEST_OF_EAGER, "blocks", "strided", "transposing", "compiled")),
         "",
     ]
 

@@ -36,7 +36,7 @@ from small_batch import BATCHES, hold_small_contest
 DTYPES = ("f16", "bf16", "f32")
 LAYOUTS = ("batch_first", "batch_last")
 MODES = ("fp32", "ieee", "tf32")
-COMPETITORS = ("bmm", "einsum", "dense", "strided", "transposing")
+COMPETITORS = ("bmm", "einsum", "dense", "blocks", "strided", "transposing")
 COMPILED_PATTERNS = 16
 PAPER_BATCH = 25088
 

@@ -24,7 +24,7 @@ Product = Callable[[Tensor, Tensor], Tensor]
 Prepare = Callable[[Tensor], Product]
 Dimensions = tuple[int, int, int, int]
 
-FAMILIES = ("bmm", "einsum", "bsr", "csr", "dense", "strided", "transposing")  # and "compiled"
+FAMILIES = ("bmm", "einsum", "bsr", "csr", "dense", "blocks", "strided", "transposing")  # and "compiled"
 
 
 def _always(_: Dimensions) -> bool:
@@ -37,6 +37,11 @@ def _has_unit_d(dims: Dimensions) -> bool:
 
 def _has_wide_d(dims: Dimensions) -> bool:
     return dims[3] > 1
+
+
+def _has_wide_blocks(dims: Dimensions) -> bool:
+    """The blocks are neither K itself (a = 1) nor without zeros (d = 1)."""
+    return dims[0] > 1 and dims[3] > 1
 
 
 def _nnz(dims: Dimensions) -> int:
@@ -304,7 +309,7 @@ def first_dense_linear(values: Tensor) -> Product:
     return lambda x, y: functional.linear(x, weights)
 
 
-@_spelling("dense", "batch_first", _has_wide_d, weights=_nnz_as_dense_blocks)
+@_spelling("blocks", "batch_first", _has_wide_blocks, weights=_nnz_as_dense_blocks)
 def first_dense_blocks(values: Tensor) -> Product:
     """One dense product per i, zeros of I_d multiplied: nothing is permuted."""
     a, b, c, d = values.shape
@@ -434,7 +439,7 @@ def last_dense_mm(values: Tensor) -> Product:
     return lambda x, y: torch.mm(weights, x, out=y)
 
 
-@_spelling("dense", "batch_last", _has_wide_d, weights=_nnz_as_dense_blocks)
+@_spelling("blocks", "batch_last", _has_wide_blocks, weights=_nnz_as_dense_blocks)
 def last_dense_blocks(values: Tensor) -> Product:
     a, b, c, d = values.shape
     weights = _dense_blocks(values)
