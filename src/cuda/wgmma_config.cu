@@ -227,9 +227,9 @@ double wgmma_seconds(const Problem& problem, const WgmmaConfig& config, const Gp
   // Through L2: x for every tile, the weights for every tile unless they are resident.
   const double x_elements = tiles * terms * config.order.j_count * config.tile_n;
   const double w_elements = config.resident ? 0.0 : tiles * real(config.order.group_elements());
-  // Few blocks cannot draw all that L2 could give: each gets 80 GB/s at most.
-  constexpr double block_rate = 80e9;
-  const double l2_rate = std::min(l2_over_memory * gpu.memory_rate, std::max(config.blocks, 1) * block_rate);
+  // A block draws its share of what L2 gives, and no more where there are few.
+  const double busy = std::max(config.blocks, 1) / real(gpu.multiprocessors);
+  const double l2_rate = l2_over_memory * gpu.memory_rate * std::min(busy, 1.0);
   double l2 = (x_elements + w_elements) * element / l2_rate;
   // Pairs of j that a row of an odd d splits are copied element by element.
   const bool elementwise = config.shape.form == XForm::planes && half && p.d % 2 == 1;
@@ -238,7 +238,9 @@ double wgmma_seconds(const Problem& problem, const WgmmaConfig& config, const Gp
   const double rate = half ? 2048 : 1024;  // multiply-adds per clock and multiprocessor
   const double tensor =
       rounds * terms * config.order.j_count * config.tile_n * config.shape.n * products / rate / gpu.clock_hz;
-  return shares.fixed + rounds * shares.per_tile + shares.memory * memory + shares.l2 * l2 +
+  // A block's only tile has nothing to overlap with.
+  const double l2_share = rounds > 1 ? shares.l2 : std::max(shares.l2, 1.0);
+  return shares.fixed + rounds * shares.per_tile + shares.memory * memory + l2_share * l2 +
          shares.tensor * tensor;
 }
 
