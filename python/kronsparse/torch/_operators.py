@@ -99,7 +99,8 @@ class _Multiply(torch.autograd.Function):
             grad_x = adjoint(g, values, ctx.layout, ctx.mode, ctx.packing)
         if ctx.needs_input_grad[1]:
             grad_values = gradient(x, g, *values.shape, ctx.layout, ctx.mode).to(values.dtype)
-        if ctx.needs_input_grad[2]:
+        # Arguments left out in a call of the operator have no entry.
+        if len(ctx.needs_input_grad) > 2 and ctx.needs_input_grad[2]:
             grad_bias = _sum_over_batch(g, ctx.layout)
         return grad_x, grad_values, grad_bias, None, None, None, None
 
