@@ -122,6 +122,7 @@ Tensor gradient(const Tensor& x, const Tensor& g, std::int64_t a, std::int64_t b
 }
 
 void mark_stale(const Tensor& values) { PlanCache::instance().mark_stale(values); }
+void mark_all_stale() { PlanCache::instance().mark_all_stale(); }
 void drop_plans(const Tensor& values) { PlanCache::instance().drop(values); }
 void plan_cache_clear() { PlanCache::instance().clear(); }
 void plan_cache_resize(std::int64_t capacity) { PlanCache::instance().resize(capacity); }
@@ -146,6 +147,7 @@ STABLE_TORCH_LIBRARY(kronsparse, library) {
       "gradient(Tensor x, Tensor g, int a, int b, int c, int d, str layout='batch_first', "
       "str mode='fp32') -> Tensor");
   library.def("mark_stale(Tensor values) -> ()");
+  library.def("mark_all_stale() -> ()");
   library.def("drop_plans(Tensor values) -> ()");
   library.def("plan_cache_clear() -> ()");
   library.def("plan_cache_resize(int capacity) -> ()");
@@ -166,6 +168,7 @@ STABLE_TORCH_LIBRARY_IMPL(kronsparse, CUDA, library) {
 
 STABLE_TORCH_LIBRARY_IMPL(kronsparse, CompositeExplicitAutograd, library) {
   library.impl("mark_stale", TORCH_BOX(&mark_stale));
+  library.impl("mark_all_stale", TORCH_BOX(&mark_all_stale));
   library.impl("drop_plans", TORCH_BOX(&drop_plans));
   library.impl("plan_cache_clear", TORCH_BOX(&plan_cache_clear));
   library.impl("plan_cache_resize", TORCH_BOX(&plan_cache_resize));

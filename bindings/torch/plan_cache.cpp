@@ -14,20 +14,26 @@ namespace {
 std::atomic<std::int64_t> plans_made{0};
 std::atomic<std::int64_t> values_packed{0};
 
-/// The version of values that have none that can be trusted: they are packed.
-constexpr std::int64_t unknown = -1;
-
 }  // namespace
+
+/// What tells values apart from those packed before.
+struct PlanCache::Stamp {
+  std::int64_t version = -1;  ///< torch's counter; -1 when there is none to be trusted
+  std::int64_t age = 0;       ///< how often everything was marked stale
+
+  [[nodiscard]] bool is_known() const { return version >= 0; }
+  friend bool operator==(const Stamp&, const Stamp&) = default;
+};
 
 /// A plan and what it holds packed.
 class PlanCache::Entry {
  public:
-  /// Values of another version than those packed before are packed now.
-  void run(const Problem& problem, Device device, const std::optional<Values>& values, std::int64_t version,
+  /// Values with another stamp than those packed before, or an unknown one, are packed now.
+  void run(const Problem& problem, Device device, const std::optional<Values>& values, const Stamp& stamp,
            const Operands& operands) {
     {
       const std::shared_lock reading(mutex_);
-      if (plan_ && (!values || (version != unknown && version == version_))) {
+      if (plan_ && (!values || (stamp.is_known() && stamp == stamp_))) {
         wait_for_packing(operands.stream);
         plan_->run(operands);
         return;
@@ -39,13 +45,13 @@ class PlanCache::Entry {
       pack(problem, device, *values, operands.stream);
     else if (!plan_)
       make(problem, device, nullptr);
-    version_ = version;
+    stamp_ = stamp;
     plan_->run(operands);
   }
 
   void mark_stale() {
     const std::unique_lock changing(mutex_);
-    version_ = unknown;
+    stamp_ = {};
   }
 
   [[nodiscard]] std::int64_t bytes() const {
@@ -60,7 +66,7 @@ class PlanCache::Entry {
   }
 
   void pack(const Problem& problem, Device device, const Values& values, Stream stream) {
-    version_ = unknown;  // should packing fail
+    stamp_ = {};  // should packing fail
     const Tensor packable = dense_like(values.tensor, values.like);
     if (plan_) {
       plan_->set_values(packable.data_ptr(), stream);
@@ -84,7 +90,7 @@ class PlanCache::Entry {
   mutable std::shared_mutex mutex_;
   std::optional<Plan> plan_;
   std::optional<Tensor> memory_;  ///< of the values, kept so that its address stays theirs
-  std::int64_t version_ = unknown;
+  Stamp stamp_;
   Stream packed_on_ = nullptr;
   std::atomic<bool> is_packed_for_all_ = true;  ///< streams, not only for the one it was done on
 };
@@ -127,10 +133,10 @@ void PlanCache::run(const Problem& problem, Device device, const std::optional<V
                     const Operands& operands) {
   const bool is_captured = device.backend != Backend::cpu && is_capturing(device, operands.stream);
   Key key{.problem = problem, .device = device, .stream = operands.stream};
-  std::int64_t version = unknown;
+  Stamp stamp;
   if (values && values->packing != Packing::each_call) {
-    version = version_of(values->tensor).value_or(unknown);
-    if (version != unknown) {
+    stamp = {version_of(values->tensor).value_or(-1), age_};
+    if (stamp.is_known()) {
       key.values = values->tensor.data_ptr();
       std::ranges::copy(values->tensor.strides(), key.strides.begin());
       key.dtype = dtype_of("values", values->tensor);
@@ -138,12 +144,12 @@ void PlanCache::run(const Problem& problem, Device device, const std::optional<V
     }
   }
   if (!is_captured) {
-    find_or_make(key)->run(problem, device, values, version, operands);
+    find_or_make(key)->run(problem, device, values, stamp, operands);
     return;
   }
   const std::shared_ptr<Entry> entry = find_or_take_for_capture(key);
-  if (values && values->packing != Packing::frozen) version = unknown;  // inside the graph
-  entry->run(problem, device, values, version, operands);
+  if (values && values->packing != Packing::frozen) stamp = {};  // inside the graph
+  entry->run(problem, device, values, stamp, operands);
 }
 
 std::shared_ptr<PlanCache::Entry> PlanCache::find_or_make(const Key& key) {

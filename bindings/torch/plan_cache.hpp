@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -56,6 +57,8 @@ class PlanCache {
 
   /// The next use of plans with values in this memory packs them again.
   void mark_stale(const Tensor& values);
+  /// The same for all plans.
+  void mark_all_stale() { ++age_; }
   /// Gives up the plans with values in this memory.
   void drop(const Tensor& values);
   void clear();
@@ -79,6 +82,7 @@ class PlanCache {
   struct Hash {
     std::size_t operator()(const Key& key) const noexcept;
   };
+  struct Stamp;
   class Entry;
   using Entries = std::list<std::pair<Key, std::shared_ptr<Entry>>>;  // last used first
 
@@ -92,6 +96,7 @@ class PlanCache {
   /// A graph holds addresses of its plans: they stay until clear().
   std::unordered_map<Key, std::shared_ptr<Entry>, Hash> captured_;
   std::size_t capacity_ = 1024;
+  std::atomic<std::int64_t> age_ = 0;
 };
 
 }  // namespace kronsparse::binding

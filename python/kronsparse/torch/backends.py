@@ -121,7 +121,7 @@ def by_dense(x: Tensor, values: Tensor, layout: str) -> Tensor:
 def multiply_dense(x: Tensor, matrix: Tensor, layout: str) -> Tensor:
     if layout == "batch_first":
         return torch.nn.functional.linear(x, matrix)
-    return (matrix @ x.flatten(1)).view(-1, *x.shape[1:]) if x.dim() > 1 else matrix @ x
+    return (matrix @ x.flatten(1)).view(matrix.shape[0], *x.shape[1:]) if x.dim() > 1 else matrix @ x
 
 
 BACKENDS: dict[str, Product] = {

@@ -1,14 +1,15 @@
 """The plans that torch's operators keep: how many, how many at most, and which to forget.
 
 A plan holds the packed values of one problem (sizes, batch, dtype, layout, operation). It is found again by
-the memory of the values and by their version, a counter that torch increments with every in-place change of a
-tensor: assignments, optimisers, ``load_state_dict``. Three kinds of change leave the counter alone:
+the memory of the values and by their version, a counter that torch increments with in-place changes of a
+tensor. Fused optimisers leave the counter alone, so every step of a torch.optim.Optimizer makes all packed
+values stale. What neither shows:
 
-- writing to ``parameter.data`` (in place; assigning to ``.data`` is seen),
+- writing to ``parameter.data`` in place (assigning to ``.data`` is seen),
 - replaying a CUDA graph that contains an optimiser,
 - writing to the memory by other means than torch.
 
-After these, call `mark_stale` (or `KSLinear.repack`).
+After these, call `mark_stale` or `KSLinear.repack`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from kronsparse.torch import _library
 
@@ -96,3 +98,11 @@ def _has_plans(values: Tensor) -> bool:
 
 
 PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
+
+
+def _after_optimiser_step(*_: object) -> None:
+    torch.ops.kronsparse.mark_all_stale()
+
+
+if not _library.why_unusable:
+    register_optimizer_step_post_hook(_after_optimiser_step)
