@@ -55,10 +55,12 @@ AsMatrix matrix(const char* argument, const Any& array) {
   check_dimensions(argument, array, 2);
   const auto rows = static_cast<std::int64_t>(array.shape(0));
   const auto cols = static_cast<std::int64_t>(array.shape(1));
+  if (rows == 0 || cols == 0)  // NumPy's strides of empty arrays say nothing
+    return AsMatrix(array.data(), dtype_of(argument, array.dtype()), rows, cols);
   if (cols > 1 && array.stride(1) != 1)
-    throw Error(ErrorCode::invalid_argument,
-                std::string(argument) + ": elements of a row " + std::to_string(array.stride(1)) +
-                    " apart given, must be adjacent");
+    throw Error(ErrorCode::invalid_argument, std::string(argument) + ": elements of a row " +
+                                                 std::to_string(array.stride(1)) +
+                                                 " apart given, must be adjacent");
   return AsMatrix(array.data(), dtype_of(argument, array.dtype()), rows, cols,
                   rows > 1 ? array.stride(0) : cols);
 }

@@ -127,8 +127,7 @@ Matrix as_matrix(std::string_view argument, const Tensor& tensor, Layout layout,
   const std::int64_t row_length = is_first ? features : batch;
   const bool rows_are_dense = row_length == 1 || element_step == 1;
   const bool rows_are_apart = (is_first ? batch : features) == 1 || row_step >= row_length;
-  if (rows_are_dense && rows_are_apart)
-    return {tensor, batch, row_step == row_length ? 0 : row_step};
+  if (rows_are_dense && rows_are_apart) return {tensor, batch, row_step == row_length ? 0 : row_step};
   return {copy_of(tensor, tensor), batch, 0};
 }
 
@@ -152,8 +151,8 @@ Tensor make_tensor(const std::vector<std::int64_t>& sizes, const Tensor& like) {
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(like.get(), &device_index));
   AtenTensorHandle made = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<std::int64_t>(sizes.size()), sizes.data(),
-                                                         strides.data(), dtype_number(like), device_type, device_index,
-                                                         &made));
+                                                  strides.data(), dtype_number(like), device_type,
+                                                  device_index, &made));
   return Tensor(made);
 }
 
@@ -182,7 +181,7 @@ Tensor alias_of(const Tensor& tensor) {
   const auto strides = tensor.strides();
   AtenTensorHandle alias = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch__reinterpret_tensor(tensor.get(), tensor.dim(), sizes.data(),
-                                                               strides.data(), offset, &alias));
+                                                        strides.data(), offset, &alias));
   return Tensor(alias);
 }
 

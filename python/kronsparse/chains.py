@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Pattern(NamedTuple):
-    """The support I_a ⊗ 1_{b×c} ⊗ I_d of a matrix with a·b·d rows and a·c·d columns.
+    """The support I_a (x) 1_{b x c} (x) I_d of a matrix with a·b·d rows and a·c·d columns.
 
     >>> pattern = Pattern.parse("2x3x4x5")
     >>> pattern.rows, pattern.cols, pattern.nnz
@@ -164,8 +164,8 @@ def _from_text(text: str, rows: int, cols: int) -> Chain:
     form = re.fullmatch(r"(\w+)(?:\(\s*((?:\w+\s*=\s*\d+\s*,?\s*)*)\))?", text)
     if form is None or form[1] not in NAMED:
         raise ValueError(
-            f"chain: {text!r} given, must be a list of patterns, their text as in '1x8x4x4*4x4x2x1', or one of "
-            f"{', '.join(NAMED)} with parameters, as in 'monarch(blocks=4)'"
+            f"chain: {text!r} given, must be a list of patterns, their text as in '1x8x4x4*4x4x2x1', or one "
+            f"of {', '.join(NAMED)} with parameters, as in 'monarch(blocks=4)'"
         )
     parameters = {key: int(number) for key, number in re.findall(r"(\w+)\s*=\s*(\d+)", form[2] or "")}
     try:

@@ -78,7 +78,10 @@ def _torch_findings() -> Iterator[Finding]:
         yield Finding("torch operators", True, str(_library.LIBRARY.name))
     if torch.version.cuda is not None and not torch.cuda.is_available():
         yield Finding(
-            "torch on the GPU", False, "torch was built for CUDA but finds no GPU", "check the driver: nvidia-smi"
+            "torch on the GPU",
+            False,
+            "torch was built for CUDA but finds no GPU",
+            "check the driver: nvidia-smi",
         )
 
 

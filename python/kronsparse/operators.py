@@ -128,12 +128,12 @@ class KSOperator:
         return y
 
     @property
-    def T(self) -> KSOperator:  # noqa: N802: NumPy's name
+    def T(self) -> KSOperator:  # noqa: N802 (NumPy's name)
         """The transposed operator."""
         return KSOperator([values.transpose(0, 2, 1, 3) for values in reversed(self.factors)])
 
     @property
-    def H(self) -> KSOperator:  # noqa: N802: SciPy's name
+    def H(self) -> KSOperator:  # noqa: N802 (SciPy's name)
         """The adjoint operator."""
         return KSOperator([values.conj().transpose(0, 2, 1, 3) for values in reversed(self.factors)])
 

@@ -52,12 +52,16 @@ def dense_product(factors: Sequence[torch.Tensor]) -> torch.Tensor:
     return product
 
 
-def input_of(features: int, batch: Sequence[int], layout: str, dtype: torch.dtype, **options: object) -> torch.Tensor:
+def input_of(
+    features: int, batch: Sequence[int], layout: str, dtype: torch.dtype, **options: object
+) -> torch.Tensor:
     shape = (*batch, features) if layout == "batch_first" else (features, *batch)
     return torch.randn(shape, dtype=dtype, **options)
 
 
-def expected(x: torch.Tensor, matrix: torch.Tensor, layout: str, bias: torch.Tensor | None = None) -> torch.Tensor:
+def expected(
+    x: torch.Tensor, matrix: torch.Tensor, layout: str, bias: torch.Tensor | None = None
+) -> torch.Tensor:
     y = torch.tensordot(x, matrix, ([-1], [1])) if layout == "batch_first" else torch.tensordot(matrix, x, 1)
     if bias is not None:
         y = y + (bias if layout == "batch_first" else bias.reshape(-1, *[1] * (x.dim() - 1)))

@@ -8,9 +8,8 @@ import pickle
 import pytest
 import torch
 from conftest import LAYOUTS, dense_product, expected, input_of
-from torch.nn import functional
-
 from kronsparse.torch import BACKENDS, KSLinear, from_ksmm, ks_linear, load_factors, save_factors, to_dense
+from torch.nn import functional
 
 CHAINS = ["monarch(blocks=4)", "low_rank(rank=3)", "dense", [(1, 6, 4, 4), "4x4x4x1"], "1x24x8x1*8x1x2x1"]
 ACTIVATIONS = {
@@ -227,7 +226,10 @@ def test_auto_explains_itself():
         ("layout: 'first' given, must be one of batch_first, batch_last", lambda: make(layout="first")),
         ("backend: 'fast' given, must be one of auto, kernel", lambda: make(backend="fast")),
         ("activation: 'tanh' given", lambda: make(activation="tanh")),
-        ("bias: sizes .3,. given", lambda: ks_linear(torch.ones(2, 4), [torch.ones(1, 2, 4, 1)], torch.ones(3))),
+        (
+            "bias: sizes .3,. given",
+            lambda: ks_linear(torch.ones(2, 4), [torch.ones(1, 2, 4, 1)], torch.ones(3)),
+        ),
     ],
 )
 def test_wrong_calls_name_the_argument(message, call):

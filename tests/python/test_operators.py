@@ -5,9 +5,8 @@ import torch
 from conftest import LAYOUTS, PATTERNS, dense_factor, expected, input_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.library import opcheck
-
 from kronsparse.torch import _operators
+from torch.library import opcheck
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128]
 OPERATORS = torch.ops.kronsparse
@@ -73,7 +72,7 @@ def test_first_and_second_derivatives(layout, dtype):
         (adjoint, (g, values)),
         (gradient, (x, g)),
         # The operators themselves, as compiled code calls them.
-        (lambda *inputs: OPERATORS.multiply(*inputs, "none", layout), (x, values, bias)),
+        (lambda *given: OPERATORS.multiply(*given, "none", layout), (x, values, bias)),
     ):
         assert torch.autograd.gradcheck(function, inputs)
         assert torch.autograd.gradgradcheck(function, inputs)
@@ -125,7 +124,9 @@ def test_strided_inputs_are_read_where_they_lie(layout):
 def test_values_with_any_strides():
     values = torch.randn(5, 4, 3, 2, dtype=torch.float64).permute(3, 2, 1, 0)
     x = torch.randn(7, 40, dtype=torch.float64)
-    torch.testing.assert_close(_operators.multiply(x, values), expected(x, dense_factor(values), "batch_first"))
+    torch.testing.assert_close(
+        _operators.multiply(x, values), expected(x, dense_factor(values), "batch_first")
+    )
 
 
 def test_float32_values_are_packed_in_the_dtype_of_x():
@@ -161,7 +162,9 @@ def test_vmap_and_grad_of_torch_func(layout):
 
     together = product(x, values[0])
     assert torch.equal(vmap(product, in_dims=(batch, None), out_dims=batch)(x, values[0]), together)
-    for out, one_values, one_bias in zip(vmap(product, (None, 0, 0))(x, values, bias), values, bias, strict=True):
+    for out, one_values, one_bias in zip(
+        vmap(product, (None, 0, 0))(x, values, bias), values, bias, strict=True
+    ):
         torch.testing.assert_close(out, product(x, one_values, one_bias))
     for out, one_values in zip(vmap(product, (None, 0))(x, values), values, strict=True):
         torch.testing.assert_close(out, product(x, one_values))
@@ -192,13 +195,21 @@ WRONG_CALLS = [
     ("x: dtype", lambda: OPERATORS.multiply(torch.ones(2, 40).int(), torch.ones(2, 3, 4, 5))),
     ("bias: 31", lambda: OPERATORS.multiply(torch.ones(2, 40), torch.ones(2, 3, 4, 5), torch.ones(31))),
     ("tanh", lambda: OPERATORS.multiply(torch.ones(2, 40), torch.ones(2, 3, 4, 5), None, "tanh")),
-    ("batch_middle", lambda: OPERATORS.multiply(torch.ones(2, 40), torch.ones(2, 3, 4, 5), layout="batch_middle")),
-    ("packing: 'never'", lambda: OPERATORS.multiply(torch.ones(2, 40), torch.ones(2, 3, 4, 5), packing="never")),
+    (
+        "batch_middle",
+        lambda: OPERATORS.multiply(torch.ones(2, 40), torch.ones(2, 3, 4, 5), layout="batch_middle"),
+    ),
+    (
+        "packing: 'never'",
+        lambda: OPERATORS.multiply(torch.ones(2, 40), torch.ones(2, 3, 4, 5), packing="never"),
+    ),
     ("g: batch of 3", lambda: OPERATORS.gradient(torch.ones(2, 40), torch.ones(3, 30), 2, 3, 4, 5)),
     ("capacity: 0", lambda: OPERATORS.plan_cache_resize(0)),
     (
         "activation: 'relu'",
-        lambda: OPERATORS.multiply(torch.ones(2, 40), torch.ones(2, 3, 4, 5, requires_grad=True), None, "relu"),
+        lambda: OPERATORS.multiply(
+            torch.ones(2, 40), torch.ones(2, 3, 4, 5, requires_grad=True), None, "relu"
+        ),
     ),
 ]
 

@@ -6,16 +6,15 @@ import threading
 import pytest
 import torch
 from conftest import dense_product
-
 from kronsparse.torch import (
     KSLinear,
+    _operators,
     clear_plan_cache,
     ks_linear,
     mark_stale,
     plan_cache_info,
     resize_plan_cache,
 )
-from kronsparse.torch import _operators
 
 X = torch.randn(6, 16, dtype=torch.float64)
 

@@ -32,7 +32,8 @@ def multiply(
     "frozen" (the same, and a CUDA graph keeps what it was captured with).
     """
     if torch.compiler.is_compiling():
-        return torch.ops.kronsparse.multiply(x, values, bias, activation, layout, mode, packing)
+        y: Tensor = torch.ops.kronsparse.multiply(x, values, bias, activation, layout, mode, packing)
+        return y
     if torch.is_autocast_enabled(x.device.type):
         return _multiply_autocast(x, values, bias, activation, layout, mode, packing)
     return _call(_Multiply, x, values, bias, activation, layout, mode, packing)
@@ -43,7 +44,8 @@ def adjoint(
 ) -> Tensor:
     """K^H x."""
     if torch.compiler.is_compiling():
-        return torch.ops.kronsparse.adjoint(x, values, layout, mode, packing)
+        y: Tensor = torch.ops.kronsparse.adjoint(x, values, layout, mode, packing)
+        return y
     return _call(_Adjoint, x, values, layout, mode, packing)
 
 
@@ -52,14 +54,15 @@ def gradient(
 ) -> Tensor:
     """The gradient of K x with respect to the values (a, b, c, d), given that with respect to K x."""
     if torch.compiler.is_compiling():
-        return torch.ops.kronsparse.gradient(x, g, a, b, c, d, layout, mode)
+        grad_values: Tensor = torch.ops.kronsparse.gradient(x, g, a, b, c, d, layout, mode)
+        return grad_values
     return _call(_Gradient, x, g, a, b, c, d, layout, mode)
 
 
 def _call(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
     # Within forward-mode differentiation apply() refuses; going past it would lose the tangents.
     if needs_grad(*inputs) or forward_ad._current_level >= 0:
-        return function.apply(*inputs)  # type: ignore[no-any-return, no-untyped-call]
+        return function.apply(*inputs)  # type: ignore[no-any-return]
     return function.forward(*inputs)  # type: ignore[no-any-return]
 
 
@@ -86,8 +89,8 @@ class _Multiply(torch.autograd.Function):
         x, values, _, activation, ctx.layout, ctx.mode, ctx.packing = inputs
         if activation != "none":
             raise NotImplementedError(
-                f"activation: {activation!r} given to kronsparse::multiply where a gradient is needed, must be "
-                "'none' there; kronsparse.torch.ks_linear applies it as an operation of its own"
+                f"activation: {activation!r} given to kronsparse::multiply where a gradient is needed, must "
+                "be 'none' there; kronsparse.torch.ks_linear applies it as an operation of its own"
             )
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, values)
 
@@ -98,7 +101,8 @@ class _Multiply(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             grad_x = adjoint(g, values, ctx.layout, ctx.mode, ctx.packing)
         if ctx.needs_input_grad[1]:
-            grad_values = gradient(x, g, *values.shape, ctx.layout, ctx.mode).to(values.dtype)
+            a, b, c, d = values.shape
+            grad_values = gradient(x, g, a, b, c, d, ctx.layout, ctx.mode).to(values.dtype)
         # Arguments left out in a call of the operator have no entry.
         if len(ctx.needs_input_grad) > 2 and ctx.needs_input_grad[2]:
             grad_bias = _sum_over_batch(g, ctx.layout)
@@ -127,7 +131,8 @@ class _Adjoint(torch.autograd.Function):
             grad_x = multiply(g, values, None, "none", ctx.layout, ctx.mode, ctx.packing)
         if ctx.needs_input_grad[1]:
             # K^H x is linear in the conjugates of the values: x and g change places.
-            grad_values = gradient(g, x, *values.shape, ctx.layout, ctx.mode).to(values.dtype)
+            a, b, c, d = values.shape
+            grad_values = gradient(g, x, a, b, c, d, ctx.layout, ctx.mode).to(values.dtype)
         return grad_x, grad_values, None, None, None
 
     @staticmethod

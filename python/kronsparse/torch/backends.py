@@ -84,7 +84,9 @@ def by_bsr(x: Tensor, values: Tensor, layout: str) -> Tensor:
     crow = torch.arange(a * d + 1, device=values.device)
     col = torch.arange(a * d, device=values.device)
     with _quiet():
-        weights = torch.sparse_bsr_tensor(crow, col, blocks, size=(a * d * b, a * d * c), check_invariants=False)
+        weights = torch.sparse_bsr_tensor(
+            crow, col, blocks, size=(a * d * b, a * d * c), check_invariants=False
+        )
     if layout == "batch_first":
         permuted = x.reshape(-1, a, c, d).permute(1, 3, 2, 0).reshape(a * d * c, -1)
         y = torch.mm(weights, permuted)
@@ -137,7 +139,7 @@ BACKENDS: dict[str, Product] = {
 def _refuse_gradient(backend: str, *tensors: Tensor) -> None:
     if _operators.needs_grad(*tensors):
         raise NotImplementedError(
-            f"backend: {backend!r} has no gradient; use 'kernel', 'bmm', 'einsum' or 'dense', or torch.no_grad()"
+            f"backend: {backend!r} has no gradient; use kernel, bmm, einsum or dense, or torch.no_grad()"
         )
 
 
@@ -149,6 +151,8 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+# Compiled code holds the answer, and is compiled again when the setting changes: torch guards it.
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def float32_mode() -> str:
     """What torch.set_float32_matmul_precision allows: one TF32 product unless it is "highest"."""
     return "fp32" if torch.get_float32_matmul_precision() == "highest" else "tf32"

@@ -19,8 +19,8 @@ FORMAT_VERSION = 1
 def save_factors(layer: KSLinear, path: str | os.PathLike[str]) -> None:
     """Writes a layer to a safetensors file: tensors factor0, factor1, ..., and bias if there is one.
 
-    The header's `kronsparse` entry states the version of the format, the chain, its order (left factor first),
-    the layout and the activation, so that a reader of another library needs no convention of ours.
+    The header's `kronsparse` entry states the version of the format, the chain, its order (left factor
+    first), the layout and the activation, so that a reader of another library needs no convention of ours.
 
     >>> import tempfile
     >>> import torch
@@ -49,9 +49,11 @@ def load_factors(path: str | os.PathLike[str], device: str = "cpu", backend: str
 
     with safe_open(path, "pt", device) as file:
         metadata = file.metadata() or {}
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118: it is no mapping
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
     if FORMAT not in metadata:
-        raise ValueError(f"path: {os.fspath(path)!r} has no {FORMAT!r} entry in its header: not written by us")
+        raise ValueError(
+            f"path: {os.fspath(path)!r} has no {FORMAT!r} entry in its header: not written by us"
+        )
     header = json.loads(metadata[FORMAT])
     if header["version"] > FORMAT_VERSION:
         raise ValueError(
@@ -61,10 +63,13 @@ def load_factors(path: str | os.PathLike[str], device: str = "cpu", backend: str
     check_option("layout", header["layout"], LAYOUTS)
     count = len(header["chain"].split("*"))
     factors = [tensors[f"factor{index}"] for index in range(count)]
-    layer = KSLinear.from_factors(factors, tensors.get("bias"), header["layout"], backend, header["activation"])
+    layer = KSLinear.from_factors(
+        factors, tensors.get("bias"), header["layout"], backend, header["activation"]
+    )
     if chain_text(layer.chain) != header["chain"]:
         raise ValueError(
-            f"path: {os.fspath(path)!r} holds factors {chain_text(layer.chain)}, its header says {header['chain']}"
+            f"path: {os.fspath(path)!r} holds factors {chain_text(layer.chain)}, its header says "
+            f"{header['chain']}"
         )
     return layer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from torch import Tensor
 from torch.nn import functional
@@ -52,7 +52,7 @@ def ks_linear(
     return apply(x, factors, bias, activation, layout, backend, "each_call")
 
 
-def check_option(argument: str, given: object, allowed: Sequence[str] | dict[str, object]) -> None:
+def check_option(argument: str, given: object, allowed: Collection[str]) -> None:
     if given not in allowed:
         raise ValueError(f"{argument}: {given!r} given, must be one of {', '.join(allowed)}")
 
@@ -104,4 +104,3 @@ def _apply_torch(
     if bias is not None:
         y = y + (bias if layout == "batch_first" else bias.view(-1, *[1] * (y.dim() - 1)))
     return y if activation is None else ACTIVATIONS[activation](y)
-

@@ -35,6 +35,9 @@ class KSLinear(nn.Module):
     KSLinear(in_features=64, out_features=128, chain=1x16x8x8*8x8x8x1, bias=True)
     """
 
+    bias: nn.Parameter | None
+    _chosen: backends.Choice
+
     def __init__(
         self,
         in_features: int,
@@ -98,7 +101,7 @@ class KSLinear(nn.Module):
         with torch.no_grad():
             for parameter, values in zip(layer.factors, factors, strict=True):
                 parameter.copy_(values)
-            if bias is not None:
+            if layer.bias is not None and bias is not None:
                 layer.bias.copy_(bias)
         return layer
 
@@ -182,7 +185,7 @@ class KSLinear(nn.Module):
         """Moves or converts the parameters, as .to() does: plans of the old ones are of no more use."""
         for values in self.factors:
             drop_plans(values)
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self._choose()
         return self
 
