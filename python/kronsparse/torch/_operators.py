@@ -7,7 +7,7 @@ with the same formulas.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -68,8 +68,36 @@ def _call(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
 
 def needs_grad(*inputs: Any) -> bool:
     """Whether a result of these will be differentiated."""
-    return torch.is_grad_enabled() and any(
-        isinstance(input, Tensor) and input.requires_grad for input in inputs
+    if not torch.is_grad_enabled():
+        return False
+    return any(isinstance(input, Tensor) and input.requires_grad for input in inputs)
+
+
+def multiply_by_all(
+    x: Tensor,
+    factors: Sequence[Tensor],
+    bias: Tensor | None,
+    activation: str,
+    layout: str,
+    mode: str,
+    packing: str,
+) -> Tensor:
+    """The product with all factors, left factor first, for inputs of which `is_plain` holds."""
+    operator = torch.ops.kronsparse.multiply.default
+    with torch._C._AutoDispatchBelowAutograd():
+        for values in reversed(factors[1:]):
+            x = operator(x, values, None, "none", layout, mode, packing)
+        y: Tensor = operator(x, factors[0], bias, activation, layout, mode, packing)
+        return y
+
+
+def is_plain(x: Tensor, factors: Sequence[Tensor], bias: Tensor | None) -> bool:
+    """Whether there is nothing to do but multiply: no derivative, no autocast, no tracing."""
+    return not (
+        torch.compiler.is_compiling()
+        or needs_grad(x, bias, *factors)
+        or forward_ad._current_level >= 0
+        or torch.is_autocast_enabled(x.device.type)
     )
 
 

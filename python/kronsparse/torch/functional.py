@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -77,7 +78,9 @@ def apply(
         return _apply_torch(x, factors, bias, activation, layout, backend)
     if _library.why_unusable:
         raise RuntimeError(f"backend: 'kernel' cannot be used: {_library.why_unusable}")
-    mode = float32_mode()
+    mode = float32_mode() if x.dtype == torch.float32 else "fp32"
+    if _operators.is_plain(x, factors, bias):
+        return _operators.multiply_by_all(x, factors, bias, activation or "none", layout, mode, packing)
     for values in reversed(factors[1:]):
         x = _operators.multiply(x, values, None, "none", layout, mode, packing)
     # Where a gradient is needed the activation is an operation of its own, which saves its input.
