@@ -7,6 +7,7 @@ import pickle
 
 import pytest
 import torch
+import torch.nn.utils.parametrize
 from conftest import LAYOUTS, dense_product, expected, input_of
 from kronsparse.torch import BACKENDS, KSLinear, from_ksmm, ks_linear, load_factors, save_factors, to_dense
 from torch.nn import functional
@@ -215,7 +216,10 @@ def test_auto_explains_itself():
 @pytest.mark.parametrize(
     ("message", "call"),
     [
-        ("x: sizes .2, 17. given, the last must be in_features, 16", lambda: make()(torch.randn(2, 17))),
+        (
+            "x: sizes .2, 5. given, the last must be in_features, 4",
+            lambda: ks_linear(torch.ones(2, 5), [torch.ones(1, 2, 4, 1)]),
+        ),
         ("chain: .* has 24 rows and 16 columns", lambda: KSLinear(16, 25, "1x24x16x1")),
         ("chain: 'fish' given", lambda: make("fish")),
         ("chain: 'low_rank' given: .*rank", lambda: make("low_rank")),
@@ -235,3 +239,14 @@ def test_auto_explains_itself():
 def test_wrong_calls_name_the_argument(message, call):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_parametrized_factors():
+    layer = make(backend="kernel")
+    torch.nn.utils.parametrize.register_parametrization(layer, "factor0", torch.nn.Tanh())
+    x = torch.randn(3, 16, dtype=torch.float64)
+    original = layer.parametrizations.factor0.original
+    reference = expected(x, dense_product([original.tanh(), layer.factor1]), "batch_first", layer.bias)
+    torch.testing.assert_close(layer(x), reference)
+    layer(x).sum().backward()
+    assert original.grad.abs().max() > 0

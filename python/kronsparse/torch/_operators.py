@@ -34,7 +34,7 @@ def multiply(
     if torch.compiler.is_compiling():
         y: Tensor = torch.ops.kronsparse.multiply(x, values, bias, activation, layout, mode, packing)
         return y
-    if torch.is_autocast_enabled(x.device.type):
+    if torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled(x.device.type):
         return _multiply_autocast(x, values, bias, activation, layout, mode, packing)
     return _call(_Multiply, x, values, bias, activation, layout, mode, packing)
 
@@ -60,10 +60,16 @@ def gradient(
 
 
 def _call(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
+    y: Tensor
     # Within forward-mode differentiation apply() refuses; going past it would lose the tangents.
-    if needs_grad(*inputs) or forward_ad._current_level >= 0:
-        return function.apply(*inputs)  # type: ignore[no-any-return]
-    return function.forward(*inputs)  # type: ignore[no-any-return]
+    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+        y = function.apply(*inputs)
+    elif needs_grad(*inputs):
+        # The apply() of torch.autograd.Function is for torch.func, and reads a signature at each call.
+        y = super(torch.autograd.Function, function).apply(*inputs)  # type: ignore[misc]
+    else:
+        y = function.forward(*inputs)
+    return y
 
 
 def needs_grad(*inputs: Any) -> bool:
@@ -83,7 +89,7 @@ def multiply_by_all(
     packing: str,
 ) -> Tensor:
     """The product with all factors, left factor first, for inputs of which `is_plain` holds."""
-    operator = torch.ops.kronsparse.multiply.default
+    operator = _multiply_operator
     with torch._C._AutoDispatchBelowAutograd():
         for values in reversed(factors[1:]):
             x = operator(x, values, None, "none", layout, mode, packing)
@@ -97,7 +103,7 @@ def is_plain(x: Tensor, factors: Sequence[Tensor], bias: Tensor | None) -> bool:
         torch.compiler.is_compiling()
         or needs_grad(x, bias, *factors)
         or forward_ad._current_level >= 0
-        or torch.is_autocast_enabled(x.device.type)
+        or torch._C._is_any_autocast_enabled()
     )
 
 
@@ -110,7 +116,7 @@ def _below_autograd(operator: Callable[..., Tensor], *inputs: Any) -> Tensor:
 class _Multiply(torch.autograd.Function):
     @staticmethod
     def forward(*inputs: Any) -> Tensor:
-        return _below_autograd(torch.ops.kronsparse.multiply.default, *inputs)
+        return _below_autograd(_multiply_operator, *inputs)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -326,5 +332,6 @@ def _register() -> torch.library.Library:
     return fragment
 
 
-# Registrations last as long as the library object.
-_registered = None if why_unusable else _register()
+if not why_unusable:
+    _registered = _register()  # registrations last as long as the library object
+    _multiply_operator = torch.ops.kronsparse.multiply.default  # found once: each call would search for it

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from kronsparse.chains import Chain, ChainLike, Pattern, as_chain, chain_text, checked
 from kronsparse.torch import backends
-from kronsparse.torch.functional import ACTIVATIONS, LAYOUTS, apply, check_features, check_option
+from kronsparse.torch.functional import ACTIVATIONS, LAYOUTS, apply, check_option
 from kronsparse.torch.plans import drop_plans, mark_stale
 
 
@@ -125,11 +125,17 @@ class KSLinear(nn.Module):
                 self.bias.uniform_(-bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        check_features(x, self.layout, self.in_features)
-        factors = self.factors
+        # This is on the way of every small product: the operator checks sizes, and what nn.Module's own
+        # attribute access would look for last is asked for first.
+        parameters: dict[str, Any] = self._parameters
+        try:
+            factors = [parameters[name] for name in self._factor_names]
+            bias = parameters["bias"]
+        except KeyError:  # some are computed: torch.nn.utils.parametrize
+            factors, bias = self.factors, self.bias
         # What a CUDA graph is captured with may change later if it is trained, and is then packed at replay.
         packing = "on_change" if factors[0].requires_grad else "frozen"
-        return apply(x, factors, self.bias, self.activation, self.layout, self._chosen.backend, packing)
+        return apply(x, factors, bias, self.activation, self.layout, self._chosen.backend, packing)
 
     def to_dense(self) -> Tensor:
         """W, the out_features x in_features matrix; differentiable."""
