@@ -3,11 +3,11 @@
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
-CXX_SOURCES = $(shell find include src cli tests bench -name '*.[ch]pp' -o -name '*.[ch]' -o -name '*.hpp.in' \
+CXX_SOURCES = $(shell find include src cli bindings tests bench -name '*.[ch]pp' -o -name '*.[ch]' -o -name '*.hpp.in' \
                 -o -name '*.cu' -o -name '*.cuh')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-dev test-sanitize bench cross fuzz lint format clean
+.PHONY: help demo build test test-dev test-sanitize need-python bench cross fuzz lint format clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -22,6 +22,7 @@ build:  ## the library and the command, optimised, in build/default
 
 test: test-dev test-sanitize  ## every test: with warnings as errors, then with ASan and UBSan
 
+test-dev: need-python  # its tests; the sanitizers' half has none
 test-dev test-sanitize: test-%:
 	@tools/bootstrap build
 	cmake --preset $*
@@ -32,14 +33,17 @@ bench: build  ## the CPU backend against PyTorch on 24 patterns (prepares .venv 
 	@tools/bootstrap bench
 	python3 bench/cpu_vs_torch.py
 
+need-python:
+	@tools/bootstrap python
+
 cross:  ## conformance tests of the other architecture, emulated
 	@JOBS=$(JOBS) tools/cross-check
 
 fuzz:  ## fuzz targets for FUZZ_SECONDS each (libFuzzer if clang++ is there)
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) JOBS=$(JOBS) tools/fuzz
 
-lint:  ## clang-format, clang-tidy, ruff
-	@tools/bootstrap lint
+lint:  ## clang-format, clang-tidy, ruff, mypy
+	@tools/bootstrap lint python
 	cmake --preset dev
 	JOBS=$(JOBS) tools/lint
 

@@ -5,8 +5,11 @@ include(GNUInstallDirs)
 
 set(_config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/kronsparse")
 
-set_target_properties(kronsparse PROPERTIES VERSION ${PROJECT_VERSION}
-                                            SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+# A Python package holds no symbolic links: there the library would be copied for each of its names.
+if(NOT SKBUILD)
+  set_target_properties(kronsparse PROPERTIES VERSION ${PROJECT_VERSION}
+                                              SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+endif()
 target_include_directories(kronsparse INTERFACE "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 
 install(

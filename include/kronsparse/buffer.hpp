@@ -62,6 +62,11 @@ KRONSPARSE_API void copy_to_host(void* to, const void* from, std::size_t bytes, 
 /// Waits until the work enqueued on a stream is done. The CPU never has any.
 KRONSPARSE_API void synchronise(Device device, Stream stream = nullptr);
 
+/// Whether the stream's work is being recorded (into a CUDA graph, say) rather than done.
+///
+///     assert(!kronsparse::is_capturing({}, nullptr));
+[[nodiscard]] KRONSPARSE_API bool is_capturing(Device device, Stream stream);
+
 /// Measures work in a stream's own time: marks are enqueued between pieces of
 /// work and read when all is done, so that a GPU is not kept waiting. On the
 /// CPU it is a clock.

@@ -73,6 +73,9 @@ class KRONSPARSE_API Plan {
   /// Packs new values of the same problem (after a training step, say). Not to
   /// be called while runs are in flight.
   void set_values(const void* values);
+  /// The same in the order of a stream: after what was enqueued there, and
+  /// before the runs that are. Runs on other streams have to wait for it.
+  void set_values(const void* values, Stream stream);
 
   /// Computes; checks pointers first and writes nothing if one is wrong.
   void run(const Operands& operands) const;

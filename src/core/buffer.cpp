@@ -92,6 +92,11 @@ void copy_to_host(void* to, const void* from, std::size_t bytes, Device device, 
 
 void synchronise(Device device, Stream stream) { backend_of(device).memory.synchronise(device, stream); }
 
+bool is_capturing(Device device, Stream stream) {
+  const MemoryOps& memory = memory_of(device);
+  return memory.is_capturing != nullptr && memory.is_capturing(device, stream);
+}
+
 Timer::Timer(Device device, Stream stream) : device_(device), stream_(stream) {
   static_cast<void>(backend_of(device));
 }

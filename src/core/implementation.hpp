@@ -29,6 +29,9 @@ class Executor {
 
   /// Packs values (never null; not called for the gradient).
   virtual void set_values(const void* values) = 0;
+  /// Enqueues the same on a stream and returns true. What cannot do so returns false, having done
+  /// nothing, and Plan waits around set_values instead.
+  virtual bool enqueue_values(const void* /*values*/, Stream /*stream*/) { return false; }
   /// Operands were checked by Plan::run and batch > 0. No allocation, no
   /// synchronisation, safe to call concurrently.
   virtual void run(const Operands& operands) const = 0;

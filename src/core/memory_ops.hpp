@@ -28,6 +28,8 @@ struct MemoryOps {
   /// Waits for both.
   double (*seconds_between)(Device device, void* first, void* second);
   void (*drop_mark)(Device device, void* mark) noexcept;
+  /// Whether the stream's work is being recorded for later instead of done. Null: it never is.
+  bool (*is_capturing)(Device device, Stream stream) = nullptr;
 };
 
 }  // namespace kronsparse

@@ -23,6 +23,13 @@ struct Plan::State {
     // A run may come on any stream, and the caller may free or change the values.
     backend->memory.synchronise(device, nullptr);
   }
+
+  void set_values(const void* values, Stream stream) const {
+    check_pointer("values", values, problem.dtype);
+    if (executor->enqueue_values(values, stream)) return;
+    backend->memory.synchronise(device, stream);  // what writes the values
+    set_values(values);
+  }
 };
 
 namespace {
@@ -33,6 +40,18 @@ void check_not_moved_from(const void* state) {
 
 [[noreturn]] void throw_out_of_memory(const Problem& problem) {
   throw Error(ErrorCode::out_of_memory, message("plan: memory ran out for {}", problem.to_string()));
+}
+
+template <class SetValues>
+void pack(const Problem& problem, const SetValues& set_values) {
+  if (problem.operation == Operation::gradient)
+    throw Error(ErrorCode::invalid_argument,
+                message("values: given to a plan of {}, which has none", problem.to_string()));
+  try {
+    set_values();
+  } catch (const std::bad_alloc&) {
+    throw_out_of_memory(problem);
+  }
 }
 
 }  // namespace
@@ -57,14 +76,12 @@ Plan::~Plan() = default;
 
 void Plan::set_values(const void* values) {
   check_not_moved_from(state_.get());
-  if (state_->problem.operation == Operation::gradient)
-    throw Error(ErrorCode::invalid_argument,
-                message("values: given to a plan of {}, which has none", state_->problem.to_string()));
-  try {
-    state_->set_values(values);
-  } catch (const std::bad_alloc&) {
-    throw_out_of_memory(state_->problem);
-  }
+  pack(state_->problem, [&] { state_->set_values(values); });
+}
+
+void Plan::set_values(const void* values, Stream stream) {
+  check_not_moved_from(state_.get());
+  pack(state_->problem, [&] { state_->set_values(values, stream); });
 }
 
 void Plan::run(const Operands& operands) const {

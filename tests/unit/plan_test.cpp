@@ -100,6 +100,19 @@ TEST(Plan, TheGradientOfAnEmptyBatchIsZero) {
   }
 }
 
+TEST(Plan, NewValuesInTheOrderOfAStream) {
+  for (const Candidate& candidate : candidates(problem)) {
+    if (!candidate.refusal.empty()) continue;
+    Plan plan(problem, std::vector<float>(120).data(), {}, candidate.implementation);
+    plan.set_values(counting(120).data(), nullptr);
+    const std::vector<float> x(7 * 40, 1.0F);
+    std::vector<float> y(7 * 30);
+    plan.run({.x = x.data(), .y = y.data()});
+    EXPECT_EQ(y, expected_row_sums(1)) << candidate.implementation;
+    expect_code(ErrorCode::bad_pointer, "no values", [&] { plan.set_values(nullptr, nullptr); });
+  }
+}
+
 TEST(Plan, OnePlanServesManyThreads) {
   for (const Candidate& candidate : candidates(problem)) {
     if (!candidate.refusal.empty()) continue;

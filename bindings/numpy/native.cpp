@@ -1,0 +1,168 @@
+// The module kronsparse._native: products on NumPy arrays, and what this build and machine have.
+// Thin: sizes and dtypes are read off the arrays, the core checks them.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <exception>
+#include <new>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "kronsparse/kronsparse.hpp"
+
+namespace nb = nanobind;
+
+namespace kronsparse::binding {
+namespace {
+
+using Array = nb::ndarray<nb::device::cpu>;
+using ConstArray = nb::ndarray<nb::ro, nb::device::cpu>;
+
+DType dtype_of(const char* argument, nb::dlpack::dtype dtype) {
+  using nb::dlpack::dtype_code;
+  const auto is = [&](dtype_code code, int bits) {
+    return dtype.code == static_cast<std::uint8_t>(code) && dtype.bits == bits && dtype.lanes == 1;
+  };
+  if (is(dtype_code::Float, 32)) return DType::f32;
+  if (is(dtype_code::Float, 64)) return DType::f64;
+  if (is(dtype_code::Float, 16)) return DType::f16;
+  if (is(dtype_code::Complex, 64)) return DType::complex64;
+  if (is(dtype_code::Complex, 128)) return DType::complex128;
+  throw Error(ErrorCode::invalid_argument,
+              std::string(argument) +
+                  ": dtype not supported, must be float16, float32, float64, complex64 or complex128");
+}
+
+template <class Any>
+void check_dimensions(const char* argument, const Any& array, std::size_t dimensions) {
+  if (array.ndim() != dimensions)
+    throw Error(ErrorCode::size_mismatch, std::string(argument) + ": " + std::to_string(array.ndim()) +
+                                              " dimensions given, must be " + std::to_string(dimensions));
+}
+
+/// A matrix whose rows have no gaps inside; the caller copies others.
+template <class AsMatrix, class Any>
+AsMatrix matrix(const char* argument, const Any& array) {
+  check_dimensions(argument, array, 2);
+  const auto rows = static_cast<std::int64_t>(array.shape(0));
+  const auto cols = static_cast<std::int64_t>(array.shape(1));
+  if (rows == 0 || cols == 0)  // NumPy's strides of empty arrays say nothing
+    return AsMatrix(array.data(), dtype_of(argument, array.dtype()), rows, cols);
+  if (cols > 1 && array.stride(1) != 1)
+    throw Error(ErrorCode::invalid_argument, std::string(argument) + ": elements of a row " +
+                                                 std::to_string(array.stride(1)) +
+                                                 " apart given, must be adjacent");
+  return AsMatrix(array.data(), dtype_of(argument, array.dtype()), rows, cols,
+                  rows > 1 ? array.stride(0) : cols);
+}
+
+ConstVector vector(const char* argument, const ConstArray& array) {
+  std::int64_t dense_stride = 1;
+  for (std::size_t dimension = array.ndim(); dimension-- > 0;) {
+    if (array.shape(dimension) > 1 && array.stride(dimension) != dense_stride)
+      throw Error(ErrorCode::invalid_argument,
+                  std::string(argument) + ": an array with gaps given, must be C-contiguous");
+    dense_stride *= static_cast<std::int64_t>(array.shape(dimension));
+  }
+  return {array.data(), dtype_of(argument, array.dtype()), dense_stride};
+}
+
+Pattern pattern_of(const ConstArray& values) {
+  check_dimensions("values", values, 4);
+  const auto size = [&](std::size_t dimension) { return static_cast<std::int64_t>(values.shape(dimension)); };
+  return {size(0), size(1), size(2), size(3)};
+}
+
+void multiply_into(const Array& y, const ConstArray& x, const ConstArray& values,
+                   const std::optional<ConstArray>& bias, const std::string& activation,
+                   const std::string& layout, const std::string& operation) {
+  MultiplyOptions options;
+  options.layout = parse_layout(layout);
+  options.operation = parse_operation(operation);
+  options.activation = parse_activation(activation);
+  if (bias) options.bias = vector("bias", *bias);
+  const Pattern pattern = pattern_of(values);
+  const ConstVector packed = vector("values", values);
+  const auto input = matrix<ConstMatrix>("x", x);
+  const auto output = matrix<Matrix>("y", y);
+  const nb::gil_scoped_release released;
+  multiply(pattern, packed, input, output, options);
+}
+
+void gradient_into(const Array& grad_values, const ConstArray& x, const ConstArray& g,
+                   const std::string& layout) {
+  const Pattern pattern = pattern_of(ConstArray(grad_values));
+  const ConstVector checked = vector("grad_values", ConstArray(grad_values));
+  const Matrix output(grad_values.data(), checked.dtype, pattern.a * pattern.b, pattern.c * pattern.d);
+  const auto input = matrix<ConstMatrix>("x", x);
+  const auto given = matrix<ConstMatrix>("g", g);
+  GradientOptions options;
+  options.layout = parse_layout(layout);
+  const nb::gil_scoped_release released;
+  gradient(pattern, input, given, output, options);
+}
+
+std::vector<std::pair<std::string, std::string>> list_devices() {
+  std::vector<std::pair<std::string, std::string>> found;
+  for (const DeviceInfo& info : devices()) found.emplace_back(info.device.to_string(), info.description);
+  return found;
+}
+
+std::vector<std::tuple<std::string, std::string, double>> list_candidates(const std::string& problem,
+                                                                          const std::string& device) {
+  std::vector<std::tuple<std::string, std::string, double>> found;
+  for (const Candidate& candidate : candidates(Problem::parse(problem), Device::parse(device)))
+    found.emplace_back(candidate.implementation, candidate.refusal, candidate.predicted_seconds);
+  return found;
+}
+
+PyObject* python_type_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::invalid_argument:
+    case ErrorCode::parse:
+    case ErrorCode::size_mismatch:
+    case ErrorCode::overlap:
+    case ErrorCode::overflow:
+      return PyExc_ValueError;
+    case ErrorCode::out_of_memory:
+      return PyExc_MemoryError;
+    default:
+      return PyExc_RuntimeError;
+  }
+}
+
+}  // namespace
+}  // namespace kronsparse::binding
+
+NB_MODULE(_native, module) {
+  using namespace kronsparse::binding;
+  using namespace nb::literals;
+
+  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const kronsparse::Error& error) {
+      PyErr_SetString(python_type_of(error.code()), error.what());
+    }
+  });
+
+  module.attr("__version__") = KRONSPARSE_VERSION;
+  module.def("multiply_into", &multiply_into, "y"_a, "x"_a, "values"_a, "bias"_a, "activation"_a, "layout"_a,
+             "operation"_a);
+  module.def("gradient_into", &gradient_into, "grad_values"_a, "x"_a, "g"_a, "layout"_a);
+  module.def("devices", &list_devices);
+  module.def(
+      "why_unusable",
+      [](const std::string& device) { return kronsparse::why_unusable(kronsparse::Device::parse(device)); },
+      "device"_a);
+  module.def("candidates", &list_candidates, "problem"_a, "device"_a);
+}

@@ -1,0 +1,39 @@
+"""Multiplies dense batches by Kronecker-sparse matrices.
+
+- `kronsparse.KSOperator`, `multiply`, `gradient`: on NumPy arrays
+- `kronsparse.torch`: `KSLinear` and `ks_linear` for PyTorch
+- `python -m kronsparse doctor`: what can be used here, what is missing and how to get it
+
+Importing never fails for want of a GPU, a driver or torch: what cannot be used says so once, as a warning.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from kronsparse.chains import Chain, Pattern, as_chain, butterfly, dense, low_rank, monarch
+
+try:
+    from kronsparse._native import __version__
+    from kronsparse.operators import KSOperator, gradient, multiply
+except ImportError as error:
+    warnings.warn(
+        f"kronsparse: the native module cannot be loaded: {error}. `python -m kronsparse doctor` says more.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    __version__ = "unknown"
+
+__all__ = [
+    "Chain",
+    "KSOperator",
+    "Pattern",
+    "__version__",
+    "as_chain",
+    "butterfly",
+    "dense",
+    "gradient",
+    "low_rank",
+    "monarch",
+    "multiply",
+]

@@ -1,0 +1,174 @@
+"""Patterns of Kronecker-sparse matrices, and the chains of them that make up a product.
+
+A chain is a tuple of patterns, left factor first: W = K_1 K_2 ... K_L, so that the last is applied first.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+
+class Pattern(NamedTuple):
+    """The support I_a (x) 1_{b x c} (x) I_d of a matrix with a·b·d rows and a·c·d columns.
+
+    >>> pattern = Pattern.parse("2x3x4x5")
+    >>> pattern.rows, pattern.cols, pattern.nnz
+    (30, 40, 120)
+    """
+
+    a: int
+    b: int
+    c: int
+    d: int
+
+    @property
+    def rows(self) -> int:
+        return self.a * self.b * self.d
+
+    @property
+    def cols(self) -> int:
+        return self.a * self.c * self.d
+
+    @property
+    def nnz(self) -> int:
+        return self.a * self.b * self.c * self.d
+
+    def __str__(self) -> str:
+        return "x".join(map(str, self))
+
+    @classmethod
+    def parse(cls, text: str) -> Pattern:
+        """Reads what str() writes."""
+        if not re.fullmatch(r"\d+(x\d+){3}", text):
+            raise ValueError(f"pattern: {text!r} given, must be four sizes joined by x, as in '2x3x4x5'")
+        return cls.of(map(int, text.split("x")))
+
+    @classmethod
+    def of(cls, sizes: Iterable[int]) -> Pattern:
+        """From four sizes, checked."""
+        given = tuple(sizes)
+        if len(given) != 4 or not all(isinstance(size, int) and size >= 1 for size in given):
+            raise ValueError(f"pattern: {given} given, must be four integers (a, b, c, d), each at least 1")
+        return cls(*given)
+
+
+Chain = tuple[Pattern, ...]
+ChainLike = str | Iterable[Pattern | str | tuple[int, int, int, int]]
+
+
+def checked(chain: Iterable[Pattern]) -> Chain:
+    """The chain, if neighbours fit: columns of one = rows of the next."""
+    patterns = tuple(chain)
+    if not patterns:
+        raise ValueError("chain: no patterns given, must have at least one")
+    for index in range(1, len(patterns)):
+        left, right = patterns[index - 1], patterns[index]
+        if left.cols != right.rows:
+            raise ValueError(
+                f"chain: factor {index - 1} ({left}) has {left.cols} columns, must have as many as "
+                f"factor {index} ({right}) has rows, {right.rows}"
+            )
+    return patterns
+
+
+def dense(rows: int, cols: int) -> Chain:
+    """One factor without zeros.
+
+    >>> chain_text(dense(6, 4))
+    '1x6x4x1'
+    """
+    return (Pattern.of((1, rows, cols, 1)),)
+
+
+def low_rank(rows: int, cols: int, rank: int) -> Chain:
+    """A rows x rank factor times a rank x cols one.
+
+    >>> chain_text(low_rank(6, 4, rank=2))
+    '1x6x2x1*1x2x4x1'
+    """
+    return checked([Pattern.of((1, rows, rank, 1)), Pattern.of((1, rank, cols, 1))])
+
+
+def monarch(rows: int, cols: int, blocks: int | None = None) -> Chain:
+    """The two-factor Monarch chain: (1, rows/blocks, blocks, blocks), (blocks, blocks, cols/blocks, 1).
+
+    Without `blocks`, the common divisor of the sizes nearest to the square root of the smaller one.
+
+    >>> chain_text(monarch(4096, 4096))
+    '1x64x64x64*64x64x64x1'
+    """
+    if blocks is None:
+        common = math.gcd(rows, cols)
+        divisors = [number for number in range(1, common + 1) if common % number == 0]
+        target = math.sqrt(min(rows, cols))
+        blocks = min(divisors, key=lambda divisor: abs(math.log(divisor / target)))
+    if blocks < 1 or rows % blocks or cols % blocks:
+        raise ValueError(f"blocks: {blocks} given, must divide the sizes {rows} and {cols}")
+    return (Pattern.of((1, rows // blocks, blocks, blocks)), Pattern.of((blocks, blocks, cols // blocks, 1)))
+
+
+def butterfly(rows: int, cols: int | None = None) -> Chain:
+    """The square-dyadic butterfly of size 2^L: L factors (2^(l-1), 2, 2, 2^(L-l)), the support of the FFT.
+
+    >>> chain_text(butterfly(8))
+    '1x2x2x4*2x2x2x2*4x2x2x1'
+    """
+    cols = rows if cols is None else cols
+    if rows != cols or rows < 2 or rows & (rows - 1):
+        raise ValueError(f"butterfly: sizes {rows} and {cols} given, must be equal and a power of two")
+    levels = rows.bit_length() - 1
+    return tuple(Pattern(1 << level, 2, 2, rows >> (level + 1)) for level in range(levels))
+
+
+NAMED: dict[str, Callable[..., Chain]] = {
+    "dense": dense,
+    "low_rank": low_rank,
+    "monarch": monarch,
+    "butterfly": butterfly,
+}
+
+
+def chain_text(chain: Chain) -> str:
+    """Patterns joined by '*', left factor first."""
+    return "*".join(map(str, chain))
+
+
+def as_chain(chain: ChainLike, rows: int, cols: int) -> Chain:
+    """A chain of a rows x cols matrix from a list of patterns, its text, or a name with parameters.
+
+    >>> as_chain([(1, 8, 4, 4), "4x4x2x1"], 32, 8) == as_chain("1x8x4x4*4x4x2x1", 32, 8)
+    True
+    >>> chain_text(as_chain("monarch(blocks=4)", 32, 8))
+    '1x8x4x4*4x4x2x1'
+    >>> chain_text(as_chain("low_rank(rank=3)", 32, 8))
+    '1x32x3x1*1x3x8x1'
+    """
+    if isinstance(chain, str):
+        patterns = _from_text(chain, rows, cols)
+    else:
+        patterns = checked(Pattern.parse(one) if isinstance(one, str) else Pattern.of(one) for one in chain)
+    if (patterns[0].rows, patterns[-1].cols) != (rows, cols):
+        raise ValueError(
+            f"chain: {chain_text(patterns)} has {patterns[0].rows} rows and {patterns[-1].cols} columns, "
+            f"must have as many as there are outputs, {rows}, and inputs, {cols}"
+        )
+    return patterns
+
+
+def _from_text(text: str, rows: int, cols: int) -> Chain:
+    if text[:1].isdigit():
+        return checked(map(Pattern.parse, text.split("*")))
+    form = re.fullmatch(r"(\w+)(?:\(\s*((?:\w+\s*=\s*\d+\s*,?\s*)*)\))?", text)
+    if form is None or form[1] not in NAMED:
+        raise ValueError(
+            f"chain: {text!r} given, must be a list of patterns, their text as in '1x8x4x4*4x4x2x1', or one "
+            f"of {', '.join(NAMED)} with parameters, as in 'monarch(blocks=4)'"
+        )
+    parameters = {key: int(number) for key, number in re.findall(r"(\w+)\s*=\s*(\d+)", form[2] or "")}
+    try:
+        return NAMED[form[1]](rows, cols, **parameters)
+    except TypeError as error:
+        raise ValueError(f"chain: {text!r} given: {error}") from None

@@ -1,0 +1,100 @@
+"""What can be used here, what is missing, and how to get it: ``python -m kronsparse doctor``."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import warnings
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Finding(NamedTuple):
+    """One line of the report."""
+
+    what: str
+    usable: bool
+    text: str
+    remedy: str = ""
+
+
+def examine() -> list[Finding]:
+    """Everything, in the order in which one part needs the other.
+
+    >>> [finding.what for finding in examine()][:2]
+    ['python', 'native module']
+    """
+    return list(_findings())
+
+
+def _findings() -> Iterator[Finding]:
+    yield Finding("python", True, f"{platform.python_version()} on {platform.machine()}")
+    try:
+        from kronsparse import _native
+    except ImportError as error:
+        yield Finding(
+            "native module", False, str(error), "install kronsparse again for this Python: pip install ."
+        )
+        return
+    yield Finding("native module", True, f"kronsparse {_native.__version__}")
+    for device, description in _native.devices():
+        yield Finding(device, True, description)
+    why = _native.why_unusable("cuda:0")
+    if why:
+        yield Finding("cuda", False, why, _cuda_remedy(why))
+    yield from _torch_findings()
+
+
+def _cuda_remedy(why: str) -> str:
+    if "driver" in why:
+        return "an NVIDIA driver and a GPU are needed; everything else works without"
+    if "build" in why:
+        return "build where nvcc is found (put it into PATH), then install again"
+    return "build for this GPU: -DKRONSPARSE_CUDA_ARCHITECTURES=native"
+
+
+def _torch_findings() -> Iterator[Finding]:
+    if importlib.util.find_spec("torch") is None:
+        yield Finding("torch", False, "not installed", "pip install torch, then install kronsparse again")
+        return
+    try:
+        import torch
+    except Exception as error:
+        yield Finding("torch", False, f"cannot be imported: {error}", "repair torch's installation")
+        return
+    cuda = torch.version.cuda or "none"
+    yield Finding("torch", True, f"{torch.__version__}, CUDA {cuda}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the report says it
+        from kronsparse.torch import _library
+    if _library.why_unusable:
+        yield Finding(
+            "torch operators",
+            False,
+            _library.why_unusable,
+            "install kronsparse again with torch >= 2.10 present: pip install --no-build-isolation .",
+        )
+    else:
+        yield Finding("torch operators", True, str(_library.LIBRARY.name))
+    if torch.version.cuda is not None and not torch.cuda.is_available():
+        yield Finding(
+            "torch on the GPU",
+            False,
+            "torch was built for CUDA but finds no GPU",
+            "check the driver: nvidia-smi",
+        )
+
+
+def report(findings: list[Finding]) -> str:
+    """The findings as text.
+
+    >>> print(report([Finding("torch", False, "not installed", "pip install torch")]))
+    no   torch            not installed
+                          -> pip install torch
+    """
+    lines = []
+    for finding in findings:
+        lines.append(f"{'yes' if finding.usable else 'no':4} {finding.what:16} {finding.text}")
+        if finding.remedy:
+            lines.append(f"{'':21} -> {finding.remedy}")
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,150 @@
+"""NumPy: products, gradients, and a linear operator for a chain of factors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kronsparse import _native
+from kronsparse.chains import Chain, Pattern, chain_text, checked
+
+Array = NDArray[Any]
+
+
+def multiply(
+    x: Array,
+    values: Array,
+    bias: Array | None = None,
+    activation: str = "none",
+    layout: str = "batch_first",
+    operation: str = "multiply",
+) -> Array:
+    """activation(K x + bias), or K^T x ("transposed"), or K^H x ("adjoint"), for values (a, b, c, d).
+
+    x is (..., features) in batch_first and (features, ...) in batch_last. Rows may lie apart; what no stride
+    describes is copied.
+
+    >>> multiply(np.ones((5, 40)), np.ones((2, 3, 4, 5))).shape
+    (5, 30)
+    >>> multiply(np.ones((30, 7)), np.ones((2, 3, 4, 5)), layout="batch_last", operation="transposed").shape
+    (40, 7)
+    """
+    values = np.ascontiguousarray(values)
+    pattern = Pattern.of(values.shape)
+    features = pattern.rows if operation == "multiply" else pattern.cols
+    batch = _batch_shape(x, layout)
+    rows = int(np.prod(batch, dtype=np.int64))
+    y = np.empty((rows, features) if layout == "batch_first" else (features, rows), values.dtype)
+    dense_bias = None if bias is None else np.ascontiguousarray(bias)
+    _native.multiply_into(y, _matrix(x, layout), values, dense_bias, activation, layout, operation)
+    return y.reshape((*batch, features) if layout == "batch_first" else (features, *batch))
+
+
+def gradient(x: Array, g: Array, pattern: Sequence[int], layout: str = "batch_first") -> Array:
+    """The gradient with respect to values (a, b, c, d), g being that with respect to K x.
+
+    >>> gradient(np.ones((5, 40)), np.ones((5, 30)), (2, 3, 4, 5))[0, 0, 0, 0]
+    np.float64(5.0)
+    """
+    grad_values = np.empty(Pattern.of(pattern), np.asarray(x).dtype)
+    _native.gradient_into(grad_values, _matrix(x, layout), _matrix(g, layout), layout)
+    return grad_values
+
+
+def _batch_shape(x: Array, layout: str) -> tuple[int, ...]:
+    if layout not in ("batch_first", "batch_last"):
+        raise ValueError(f"layout: {layout!r} given, must be batch_first or batch_last")
+    if x.ndim == 0:
+        raise ValueError("x: a scalar given, must have at least one dimension")
+    return x.shape[:-1] if layout == "batch_first" else x.shape[1:]
+
+
+def _matrix(x: Array, layout: str) -> Array:
+    """x with its batch dimensions as one."""
+    _batch_shape(x, layout)
+    if layout == "batch_first":
+        matrix = x.reshape(-1, x.shape[-1]) if x.size else x.reshape(0, x.shape[-1])
+    else:
+        matrix = x.reshape(x.shape[0], -1) if x.size else x.reshape(x.shape[0], 0)
+    step = matrix.itemsize
+    rows_are_dense = matrix.shape[1] <= 1 or matrix.strides[1] == step
+    rows_are_apart = matrix.shape[0] <= 1 or matrix.strides[0] >= matrix.shape[1] * step
+    return matrix if rows_are_dense and rows_are_apart else np.ascontiguousarray(matrix)
+
+
+class KSOperator:
+    """The product of Kronecker-sparse factors (a, b, c, d), left factor first, as a linear operator.
+
+    It has what SciPy's LinearOperator has: `scipy.sparse.linalg.aslinearoperator(op)` takes it.
+
+    >>> op = KSOperator([np.ones((1, 3, 2, 2)), np.ones((2, 2, 4, 1))])
+    >>> op.shape
+    (6, 8)
+    >>> op @ np.ones(8)
+    array([8., 8., 8., 8., 8., 8.])
+    >>> (op.T @ np.ones((6, 3))).shape
+    (8, 3)
+    """
+
+    def __init__(self, factors: Sequence[Array]) -> None:
+        self.factors = [np.ascontiguousarray(values) for values in factors]
+        self.chain: Chain = checked(Pattern.of(values.shape) for values in self.factors)
+        self.shape = (self.chain[0].rows, self.chain[-1].cols)
+        self.dtype = np.result_type(*self.factors)
+        self.factors = [values.astype(self.dtype, copy=False) for values in self.factors]
+
+    def matvec(self, x: Array) -> Array:
+        """W x, for a vector."""
+        return self._product(np.asarray(x).reshape(-1))
+
+    def matmat(self, x: Array) -> Array:
+        """W x, for a matrix with a vector in each column."""
+        return self._product(x)
+
+    def rmatvec(self, x: Array) -> Array:
+        """W^H x, for a vector."""
+        return self.H.matvec(x)
+
+    def rmatmat(self, x: Array) -> Array:
+        """W^H x, for a matrix with a vector in each column."""
+        return self.H.matmat(x)
+
+    def __matmul__(self, x: Array) -> Array:
+        return self._product(x)
+
+    def _product(self, x: Array) -> Array:
+        x = np.asarray(x)
+        if x.ndim == 0 or x.shape[0] != self.shape[1]:
+            raise ValueError(f"x: sizes {x.shape} given, the first must be {self.shape[1]}")
+        if np.iscomplexobj(x) and not np.iscomplexobj(self.factors[0]):
+            real, imaginary = np.ascontiguousarray(x.real), np.ascontiguousarray(x.imag)
+            return np.asarray(self._product(real) + 1j * self._product(imaginary))
+        y = x.astype(self.dtype, copy=False)
+        for values in reversed(self.factors):
+            y = multiply(y, values, layout="batch_last")
+        return y
+
+    @property
+    def T(self) -> KSOperator:  # noqa: N802 (NumPy's name)
+        """The transposed operator."""
+        return KSOperator([values.transpose(0, 2, 1, 3) for values in reversed(self.factors)])
+
+    @property
+    def H(self) -> KSOperator:  # noqa: N802 (SciPy's name)
+        """The adjoint operator."""
+        return KSOperator([values.conj().transpose(0, 2, 1, 3) for values in reversed(self.factors)])
+
+    def to_dense(self) -> Array:
+        """The matrix.
+
+        >>> KSOperator([np.full((2, 1, 1, 1), 3.0)]).to_dense()
+        array([[3., 0.],
+               [0., 3.]])
+        """
+        return self @ np.eye(self.shape[1], dtype=self.dtype)
+
+    def __repr__(self) -> str:
+        return f"KSOperator({chain_text(self.chain)}, {self.dtype})"

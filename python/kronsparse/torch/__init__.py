@@ -1,0 +1,47 @@
+"""PyTorch: `KSLinear`, a linear layer whose matrix is a product of Kronecker-sparse factors.
+
+>>> import torch
+>>> layer = KSLinear(1024, 4096, chain="monarch")
+>>> y = layer(torch.randn(8, 1024))
+>>> y.shape
+torch.Size([8, 4096])
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+if importlib.util.find_spec("torch") is None:
+    raise ImportError(
+        "kronsparse.torch needs torch >= 2.10, which is not installed for this Python; install torch, then "
+        "kronsparse again, so that torch's operators are built"
+    )
+
+from kronsparse.torch.backends import BACKENDS, to_dense
+from kronsparse.torch.files import from_ksmm, load_factors, save_factors
+from kronsparse.torch.functional import ks_linear
+from kronsparse.torch.linear import KSLinear
+from kronsparse.torch.plans import (
+    PlanCacheInfo,
+    clear_plan_cache,
+    drop_plans,
+    mark_stale,
+    plan_cache_info,
+    resize_plan_cache,
+)
+
+__all__ = [
+    "BACKENDS",
+    "KSLinear",
+    "PlanCacheInfo",
+    "clear_plan_cache",
+    "drop_plans",
+    "from_ksmm",
+    "ks_linear",
+    "load_factors",
+    "mark_stale",
+    "plan_cache_info",
+    "resize_plan_cache",
+    "save_factors",
+    "to_dense",
+]

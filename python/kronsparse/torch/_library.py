@@ -1,0 +1,99 @@
+"""The native operators of torch, loaded, with the shapes of their results.
+
+Three bilinear operators, for values (a, b, c, d) and the matrix K they make:
+
+- ``kronsparse::multiply(x, values)``  K x, with bias and activation
+- ``kronsparse::adjoint(x, values)``   K^H x
+- ``kronsparse::gradient(x, g)``       the gradient of K x with respect to the values, g being that of K x
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+LIBRARY = Path(__file__).absolute().parent.parent / "libkronsparse_torch.so"
+OLDEST_TORCH = (2, 10)
+
+
+def _load() -> str:
+    """Loads the native operators; why that is impossible, or nothing."""
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if version < OLDEST_TORCH:
+        return f"torch {torch.__version__} is older than {'.'.join(map(str, OLDEST_TORCH))}"
+    if not LIBRARY.exists():
+        return (
+            f"this installation was built without torch's operators ({LIBRARY.name} is missing): "
+            "install torch, then kronsparse again"
+        )
+    try:
+        torch.ops.load_library(LIBRARY)
+    except (OSError, RuntimeError) as error:
+        return f"{LIBRARY.name} cannot be loaded: {error}"
+    return ""
+
+
+why_unusable = _load()
+if why_unusable:
+    warnings.warn(
+        f"kronsparse: the kernels cannot be used from torch: {why_unusable}. "
+        "`python -m kronsparse doctor` says more.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def features_dimension(layout: str) -> int:
+    """Where a tensor of this layout has its features."""
+    return -1 if layout == "batch_first" else 0
+
+
+def _with_features(x: Tensor, layout: str, features: int) -> Tensor:
+    shape = list(x.shape)
+    shape[features_dimension(layout)] = features
+    return x.new_empty(shape)
+
+
+def _check_features(argument: str, x: Tensor, layout: str, features: int) -> None:
+    if x.dim() == 0 or x.shape[features_dimension(layout)] != features:
+        which = "last" if layout == "batch_first" else "first"
+        raise ValueError(f"{argument}: sizes {tuple(x.shape)} given, the {which} must be {features}")
+
+
+def _multiply_fake(
+    x: Tensor,
+    values: Tensor,
+    bias: Tensor | None = None,
+    activation: str = "none",
+    layout: str = "batch_first",
+    mode: str = "fp32",
+    packing: str = "each_call",
+) -> Tensor:
+    a, b, c, d = values.shape
+    _check_features("x", x, layout, a * c * d)
+    return _with_features(x, layout, a * b * d)
+
+
+def _adjoint_fake(
+    x: Tensor, values: Tensor, layout: str = "batch_first", mode: str = "fp32", packing: str = "each_call"
+) -> Tensor:
+    a, b, c, d = values.shape
+    _check_features("x", x, layout, a * b * d)
+    return _with_features(x, layout, a * c * d)
+
+
+def _gradient_fake(
+    x: Tensor, g: Tensor, a: int, b: int, c: int, d: int, layout: str = "batch_first", mode: str = "fp32"
+) -> Tensor:
+    _check_features("x", x, layout, a * c * d)
+    _check_features("g", g, layout, a * b * d)
+    return x.new_empty((a, b, c, d))
+
+
+if not why_unusable:
+    torch.library.register_fake("kronsparse::multiply", _multiply_fake)
+    torch.library.register_fake("kronsparse::adjoint", _adjoint_fake)
+    torch.library.register_fake("kronsparse::gradient", _gradient_fake)

@@ -1,0 +1,120 @@
+"""Factors in files: safetensors with a header that says in what order they are; and ksmm's layers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from kronsparse.chains import Pattern, chain_text
+from kronsparse.torch.functional import LAYOUTS, check_option
+from kronsparse.torch.linear import KSLinear
+
+FORMAT = "kronsparse"
+FORMAT_VERSION = 1
+
+
+def save_factors(layer: KSLinear, path: str | os.PathLike[str]) -> None:
+    """Writes a layer to a safetensors file: tensors factor0, factor1, ..., and bias if there is one.
+
+    The header's `kronsparse` entry states the version of the format, the chain, its order (left factor
+    first), the layout and the activation, so that a reader of another library needs no convention of ours.
+
+    >>> import tempfile
+    >>> import torch
+    >>> layer = KSLinear(8, 8, "butterfly")
+    >>> with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
+    ...     save_factors(layer, file.name)
+    ...     torch.equal(load_factors(file.name).factor2, layer.factor2)
+    True
+    """
+    from safetensors.torch import save_file
+
+    header = {
+        "version": FORMAT_VERSION,
+        "chain": chain_text(layer.chain),
+        "order": "left factor first",
+        "layout": layer.layout,
+        "activation": layer.activation,
+    }
+    tensors = {name: tensor.detach().contiguous() for name, tensor in layer.state_dict().items()}
+    save_file(tensors, path, {FORMAT: json.dumps(header)})
+
+
+def load_factors(path: str | os.PathLike[str], device: str = "cpu", backend: str = "auto") -> KSLinear:
+    """Reads what `save_factors` wrote."""
+    from safetensors import safe_open
+
+    with safe_open(path, "pt", device) as file:
+        metadata = file.metadata() or {}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+    if FORMAT not in metadata:
+        raise ValueError(
+            f"path: {os.fspath(path)!r} has no {FORMAT!r} entry in its header: not written by us"
+        )
+    header = json.loads(metadata[FORMAT])
+    if header["version"] > FORMAT_VERSION:
+        raise ValueError(
+            f"path: {os.fspath(path)!r} has version {header['version']} of the format, this kronsparse reads "
+            f"up to {FORMAT_VERSION}"
+        )
+    check_option("layout", header["layout"], LAYOUTS)
+    count = len(header["chain"].split("*"))
+    factors = [tensors[f"factor{index}"] for index in range(count)]
+    layer = KSLinear.from_factors(
+        factors, tensors.get("bias"), header["layout"], backend, header["activation"]
+    )
+    if chain_text(layer.chain) != header["chain"]:
+        raise ValueError(
+            f"path: {os.fspath(path)!r} holds factors {chain_text(layer.chain)}, its header says "
+            f"{header['chain']}"
+        )
+    return layer
+
+
+def from_ksmm(
+    state: Mapping[str, Tensor],
+    patterns: Sequence[Sequence[int]],
+    algo: str,
+    bs_last: bool = False,
+    backend: str = "auto",
+) -> KSLinear:
+    """A layer with the weights of ksmm's KSLinear: its state_dict(), patterns, algo and bs_last.
+
+    ksmm lists patterns and factors right-most first, and stores each factor as its `algo` likes it; here they
+    are left factor first, as (a, b, c, d).
+
+    >>> import torch
+    >>> state = {"factors.0": torch.ones(2 * 1, 2, 4), "factors.1": torch.ones(1 * 2, 3, 2)}
+    >>> from_ksmm(state, [(2, 2, 4, 1), (1, 3, 2, 2)], algo="bmm")
+    KSLinear(in_features=8, out_features=6, chain=1x3x2x2*2x2x4x1, bias=False)
+    """
+    check_option("algo", algo, ("einsum", "bmm", "kernel", "dense", "sparse", "bsr"))
+    stored = [state[f"factors.{index}"].detach() for index in range(len(patterns))]
+    factors = [
+        _values_of_ksmm(factor, Pattern.of(pattern), algo)
+        for factor, pattern in zip(stored, patterns, strict=True)
+    ]
+    bias = state.get("bias")
+    layout = "batch_last" if bs_last else "batch_first"
+    return KSLinear.from_factors(
+        factors[::-1], None if bias is None else bias.detach().flatten(), layout, backend
+    )
+
+
+def _values_of_ksmm(factor: Tensor, pattern: Pattern, algo: str) -> Tensor:
+    """(a, b, c, d) from what ksmm's layers of this algo store."""
+    a, b, c, d = pattern
+    if algo == "einsum":
+        return factor.reshape(a, b, c, d)
+    if algo == "kernel":
+        return factor.reshape(a, d, c, b).permute(0, 3, 2, 1)
+    if algo == "bsr":  # the blocks on the diagonal of a matrix of a·d by a·d of them
+        blocks = factor.to_dense().reshape(a * d, b, a * d, c).diagonal(dim1=0, dim2=2)  # b, c, a·d
+        factor = blocks.permute(2, 0, 1)
+    if algo in ("bmm", "bsr"):
+        return factor.reshape(a, d, b, c).permute(0, 2, 3, 1)
+    dense = factor.to_dense().reshape(a, b, d, a, c, d)
+    return dense.diagonal(dim1=2, dim2=5).diagonal(dim1=0, dim2=2).permute(3, 0, 1, 2)

@@ -1,0 +1,202 @@
+"""KSLinear: a linear layer whose matrix is a product of Kronecker-sparse factors."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from kronsparse.chains import Chain, ChainLike, Pattern, as_chain, chain_text, checked
+from kronsparse.torch import backends
+from kronsparse.torch.functional import ACTIVATIONS, LAYOUTS, apply, check_option
+from kronsparse.torch.plans import drop_plans, mark_stale
+
+
+class KSLinear(nn.Module):
+    """y = W x + bias, W being a product of Kronecker-sparse factors: a drop-in for nn.Linear.
+
+    `chain` is a list of patterns (a, b, c, d), left factor first, their text, or a name with parameters:
+    "monarch", "monarch(blocks=64)", "butterfly", "low_rank(rank=8)", "dense". Parameters are `factor0`,
+    `factor1`, ..., plain tensors of shapes (a, b, c, d), and `bias`.
+
+    x is (..., in_features) in layout "batch_first" and (in_features, ...) in "batch_last". `backend` is one
+    of kernel, bmm, bsr, einsum, dense, sparse, or "auto", which takes kernel unless one dense product is
+    predicted to be faster: `explain()` says which and why. `activation` (relu, gelu, gelu_tanh, silu) is
+    computed by the same kernel where no gradient is needed.
+
+    >>> layer = KSLinear(64, 128, chain="monarch(blocks=8)")
+    >>> layer(torch.randn(3, 5, 64)).shape
+    torch.Size([3, 5, 128])
+    >>> layer
+    KSLinear(in_features=64, out_features=128, chain=1x16x8x8*8x8x8x1, bias=True)
+    """
+
+    bias: nn.Parameter | None
+    _chosen: backends.Choice
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        chain: ChainLike = "monarch",
+        bias: bool = True,
+        layout: str = "batch_first",
+        backend: str = "auto",
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
+        activation: str | None = None,
+    ) -> None:
+        super().__init__()
+        check_option("layout", layout, LAYOUTS)
+        check_option("backend", backend, ("auto", *backends.BACKENDS))
+        if activation is not None:
+            check_option("activation", activation, ACTIVATIONS)
+        self.in_features = in_features
+        self.out_features = out_features
+        self.chain: Chain = as_chain(chain, rows=out_features, cols=in_features)
+        self.layout = layout
+        self.backend = backend
+        self.activation = activation
+        self._factor_names = tuple(f"factor{index}" for index in range(len(self.chain)))
+        for name, pattern in zip(self._factor_names, self.chain, strict=True):
+            self.register_parameter(name, nn.Parameter(torch.empty(pattern, device=device, dtype=dtype)))
+        self.register_parameter(
+            "bias", nn.Parameter(torch.empty(out_features, device=device, dtype=dtype)) if bias else None
+        )
+        self.reset_parameters()
+        self._choose()
+
+    @classmethod
+    def from_factors(
+        cls,
+        factors: Sequence[Tensor],
+        bias: Tensor | None = None,
+        layout: str = "batch_first",
+        backend: str = "auto",
+        activation: str | None = None,
+    ) -> KSLinear:
+        """A layer with copies of these factors (a, b, c, d), left factor first.
+
+        >>> layer = KSLinear.from_factors([torch.ones(1, 3, 2, 2), torch.ones(2, 2, 4, 1)])
+        >>> layer(torch.ones(8)).detach()
+        tensor([8., 8., 8., 8., 8., 8.])
+        """
+        chain = checked(Pattern.of(values.shape) for values in factors)
+        first = factors[0]
+        layer = cls(
+            chain[-1].cols,
+            chain[0].rows,
+            chain,
+            bias is not None,
+            layout,
+            backend,
+            first.device,
+            first.dtype,
+            activation,
+        )
+        with torch.no_grad():
+            for parameter, values in zip(layer.factors, factors, strict=True):
+                parameter.copy_(values)
+            if layer.bias is not None and bias is not None:
+                layer.bias.copy_(bias)
+        return layer
+
+    @property
+    def factors(self) -> list[Tensor]:
+        """The factors, left factor first."""
+        return [getattr(self, name) for name in self._factor_names]
+
+    def reset_parameters(self, variance_preserving: bool = False) -> None:
+        """Draws factors from the uniform distribution on ±1/sqrt(c), and the bias from ±1/sqrt(in_features).
+
+        Each such factor multiplies the variance of its input by 1/3, as nn.Linear does once; a product of L
+        factors by 3^-L. With `variance_preserving` it is ±sqrt(3/c), and outputs have the variance of inputs.
+        """
+        with torch.no_grad():
+            for pattern, values in zip(self.chain, self.factors, strict=True):
+                bound = math.sqrt((3 if variance_preserving else 1) / pattern.c)
+                values.uniform_(-bound, bound)
+            if self.bias is not None:
+                bound = 1 / math.sqrt(self.in_features)
+                self.bias.uniform_(-bound, bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        # This is on the way of every small product: the operator checks sizes, and what nn.Module's own
+        # attribute access would look for last is asked for first.
+        parameters: dict[str, Any] = self._parameters
+        try:
+            factors = [parameters[name] for name in self._factor_names]
+            bias = parameters["bias"]
+        except KeyError:  # some are computed: torch.nn.utils.parametrize
+            factors, bias = self.factors, self.bias
+        # What a CUDA graph is captured with may change later if it is trained, and is then packed at replay.
+        packing = "on_change" if factors[0].requires_grad else "frozen"
+        return apply(x, factors, bias, self.activation, self.layout, self._chosen.backend, packing)
+
+    def to_dense(self) -> Tensor:
+        """W, the out_features x in_features matrix; differentiable."""
+        return backends.to_dense(self.factors)
+
+    def explain(self) -> str:
+        """Which backend is used, and why.
+
+        >>> KSLinear(4, 4, "butterfly", backend="einsum").explain()
+        'einsum: asked for'
+        """
+        return f"{self._chosen.backend}: {self._chosen.reason}"
+
+    def repack(self) -> None:
+        """Has the factors packed again at the next call.
+
+        Needed only after changes that torch does not count: see `kronsparse.torch.plans`.
+
+        >>> layer = KSLinear(4, 4, "butterfly")
+        >>> _ = layer.factor0.data.mul_(2)
+        >>> layer.repack()
+        """
+        for values in self.factors:
+            mark_stale(values)
+
+    def extra_repr(self) -> str:
+        parts = [
+            f"in_features={self.in_features}, out_features={self.out_features}",
+            f"chain={chain_text(self.chain)}, bias={self.bias is not None}",
+        ]
+        if self.layout != "batch_first":
+            parts.append(f"layout={self.layout}")
+        if self.backend != "auto":
+            parts.append(f"backend={self.backend}")
+        if self.activation is not None:
+            parts.append(f"activation={self.activation}")
+        return ", ".join(parts)
+
+    def _choose(self) -> None:
+        if self.backend == "auto":
+            first = self.factors[0]
+            self._chosen = backends.choose(self.chain, first.dtype, self.layout, first.device)
+        else:
+            self._chosen = backends.Choice(self.backend, "asked for")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        # FSDP assigns a parameter whenever it has gathered new values into it, past the version counter.
+        if name.startswith("factor") and isinstance(value, nn.Parameter):
+            mark_stale(value)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> KSLinear:
+        """Moves or converts the parameters, as .to() does: plans of the old ones are of no more use."""
+        for values in self.factors:
+            drop_plans(values)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._choose()
+        return self
+
+    def __del__(self) -> None:
+        # A layer may be gone before it was complete, or after torch itself.
+        with contextlib.suppress(Exception):
+            for values in self.factors:
+                drop_plans(values)

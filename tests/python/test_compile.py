@@ -1,0 +1,128 @@
+"""torch.compile, torch.export and AOTInductor."""
+
+import shutil
+
+import pytest
+import torch
+from conftest import LAYOUTS, input_of
+from kronsparse.torch import KSLinear, ks_linear
+
+needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="inductor needs a C++ compiler")
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler():
+    torch._dynamo.reset()
+
+
+def make(layout="batch_first", activation="gelu"):
+    return KSLinear(16, 24, "monarch(blocks=4)", layout=layout, activation=activation, backend="kernel")
+
+
+def network():
+    return torch.nn.Sequential(
+        make(), KSLinear(24, 16, "low_rank(rank=3)", backend="kernel"), torch.nn.ReLU()
+    )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiled_in_one_graph(layout, dynamic):
+    layer = make(layout)
+    compiled = torch.compile(layer, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+    for batch in ((5,), (8,), (3,)):
+        x = input_of(16, batch, layout, torch.float32, requires_grad=True)
+        y, reference = compiled(x), layer(x)
+        torch.testing.assert_close(y, reference)
+        g = torch.randn_like(y)
+        inputs = [x, *layer.parameters()]
+        for ours, theirs in zip(
+            torch.autograd.grad(y, inputs, g), torch.autograd.grad(reference, inputs, g), strict=True
+        ):
+            torch.testing.assert_close(ours, theirs)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), layer(x))
+
+
+def test_dynamic_batch_compiles_once():
+    layer = make()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend=counter)
+    with torch.no_grad():
+        for batch in (5, 8, 3, 100):
+            torch.testing.assert_close(compiled(torch.ones(batch, 16)), layer(torch.ones(batch, 16)))
+    assert counter.frame_count == 1
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_compiled_by_inductor_and_trained():
+    model = network()
+    reference = torch.nn.Sequential(
+        *[
+            KSLinear.from_factors(m.factors, m.bias, activation=m.activation, backend="kernel")
+            for m in list(model)[:2]
+        ],
+        torch.nn.ReLU(),
+    )
+    compiled = torch.compile(model, fullgraph=True)
+    optimisers = [torch.optim.AdamW(m.parameters(), lr=1e-2, fused=True) for m in (model, reference)]
+    x = torch.randn(32, 16)
+    for _ in range(4):
+        losses = []
+        for run, optimiser in zip((compiled, reference), optimisers, strict=True):
+            optimiser.zero_grad()
+            loss = (run(x) - x).square().mean()
+            loss.backward()
+            optimiser.step()
+            losses.append(loss.item())
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_compiled_under_autocast():
+    layer = make(activation=None)
+    x = torch.randn(5, 16)
+
+    def forward(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return layer(x)
+
+    y = torch.compile(forward, fullgraph=True, backend="aot_eager")(x)
+    assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(y, forward(x))
+
+
+def test_function_compiled():
+    factors = [torch.randn(1, 6, 4, 4), torch.randn(4, 4, 4, 1)]
+    compiled = torch.compile(ks_linear, fullgraph=True, backend="aot_eager")
+    x = torch.randn(5, 16)
+    torch.testing.assert_close(
+        compiled(x, factors, activation="silu"), ks_linear(x, factors, activation="silu")
+    )
+
+
+def test_exported_saved_and_loaded(tmp_path):
+    model = network().eval()
+    batch = torch.export.Dim("batch", min=2, max=4096)
+    exported = torch.export.export(model, (torch.randn(4, 16),), dynamic_shapes=({0: batch},))
+    assert "kronsparse.multiply" in str(exported.graph)
+    torch.export.save(exported, tmp_path / "model.pt2")
+    loaded = torch.export.load(tmp_path / "model.pt2").module()
+    for size in (4, 9):
+        x = torch.randn(size, 16)
+        torch.testing.assert_close(loaded(x), model(x))
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_package_of_aotinductor(tmp_path):
+    model = network().eval()
+    x = torch.randn(4, 16)
+    with torch.no_grad():
+        batch = torch.export.Dim("batch", min=2, max=4096)
+        exported = torch.export.export(model, (x,), dynamic_shapes=({0: batch},))
+        package = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "model.pt2"))
+        loaded = torch._inductor.aoti_load_package(package)
+        for size in (4, 9):
+            x = torch.randn(size, 16)
+            torch.testing.assert_close(loaded(x), model(x))

@@ -1,0 +1,83 @@
+"""Two Gloo processes give what one does: DistributedDataParallel and FSDP2."""
+
+import copy
+import os
+import socket
+
+import pytest
+import torch
+import torch.multiprocessing as mp
+from kronsparse.torch import KSLinear
+from torch import nn
+
+STEPS = 4
+WORLD = 2
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not torch.distributed.is_available(), reason="torch was built without torch.distributed"
+    ),
+]
+
+
+def make_model():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        KSLinear(16, 32, "monarch(blocks=4)", activation="gelu", backend="kernel"),
+        KSLinear(32, 16, "monarch(blocks=4)", backend="kernel"),
+    ).double()
+
+
+def data():
+    torch.manual_seed(1)
+    return torch.randn(STEPS, 8, 16, dtype=torch.float64)
+
+
+def train(model, batches, fused=True):
+    """Losses, and the output of the trained model, with an evaluation between the steps."""
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2, fused=fused)
+    outputs = []
+    for x in batches:
+        optimiser.zero_grad()
+        (model(x) - x).square().mean().backward()
+        optimiser.step()
+        with torch.no_grad():
+            outputs.append(model(torch.ones(3, 16, dtype=torch.float64)).clone())
+    return torch.stack(outputs)
+
+
+def wrap(model, kind):
+    if kind == "ddp":
+        return nn.parallel.DistributedDataParallel(model)
+    from torch.distributed.fsdp import fully_shard
+
+    for layer in model:
+        fully_shard(layer)
+    return fully_shard(model)
+
+
+def work(rank, kind, port, path):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=WORLD)
+    try:
+        model = wrap(make_model(), kind)
+        mine = data().chunk(WORLD, dim=1)[rank]
+        outputs = train(model, mine)
+        torch.save(outputs, path / f"{rank}.pt")
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def free_port():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return server.getsockname()[1]
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
+def test_two_processes_train_as_one(kind, tmp_path):
+    reference = train(copy.deepcopy(make_model()), data())
+    mp.spawn(work, (kind, free_port(), tmp_path), nprocs=WORLD)
+    for rank in range(WORLD):
+        torch.testing.assert_close(torch.load(tmp_path / f"{rank}.pt"), reference)

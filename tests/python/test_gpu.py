@@ -1,0 +1,206 @@
+"""What only a GPU shows: the same answers and gradients there, streams, graphs, autocast, host time."""
+
+import copy
+import statistics
+import time
+
+import pytest
+import torch
+from conftest import LAYOUTS, PATTERNS, dense_factor, expected, input_of
+from kronsparse.torch import KSLinear, _operators, ks_linear, plan_cache_info
+
+pytestmark = pytest.mark.gpu
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64]
+SIZES = [*PATTERNS, (4, 64, 64, 16), (1, 128, 96, 8), (64, 48, 48, 1)]
+MONARCH = "monarch(blocks=32)"
+
+
+def tolerance(dtype):
+    return {torch.float16: 5e-3, torch.bfloat16: 3e-2, torch.float64: 1e-10}.get(dtype, 1e-4)
+
+
+@pytest.fixture(autouse=True)
+def _on_the_gpu():
+    with torch.device("cuda"):
+        yield
+
+
+def assert_near(ours, reference, dtype):
+    scale = reference.abs().max().item() or 1.0
+    error = (ours.to(reference.dtype) - reference).abs().max().item() / scale
+    assert error <= tolerance(dtype), f"relative error {error}"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("pattern", SIZES, ids=str)
+def test_products_and_gradients(pattern, layout, dtype):
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    values = torch.randn(pattern, dtype=dtype, requires_grad=True)
+    a, b, c, d = pattern
+    for batch in ((1,), (37,), (3, 100)):
+        x = input_of(a * c * d, batch, layout, dtype, requires_grad=True)
+        bias = torch.randn(a * b * d, dtype=dtype, requires_grad=True)
+        y = _operators.multiply(x, values, bias, layout=layout)
+        g = torch.randn_like(y)
+        exact = [tensor.detach().to(wide).cpu().requires_grad_() for tensor in (x, values, bias)]
+        matrix = einsum_matrix(exact[1])
+        reference = expected(exact[0], matrix, layout, exact[2])
+        assert_near(y.detach().cpu(), reference.detach(), dtype)
+        theirs = torch.autograd.grad(reference, exact, g.to(wide).cpu())
+        for one, other in zip(torch.autograd.grad(y, (x, values, bias), g), theirs, strict=True):
+            assert_near(one.cpu(), other, dtype)
+
+
+def einsum_matrix(values):
+    a, b, c, d = values.shape
+    eye_a, eye_d = (torch.eye(n, dtype=values.dtype, device="cpu") for n in (a, d))
+    return torch.einsum("ibcj,im,jn->ibjmcn", values, eye_a, eye_d).reshape(a * b * d, a * c * d)
+
+
+def test_einsum_matrix_is_the_definition():
+    values = torch.randn(2, 3, 4, 5, device="cpu")
+    assert torch.equal(einsum_matrix(values), dense_factor(values))
+
+
+def test_strided_inputs():
+    values = torch.randn(2, 3, 4, 5)
+    wide = torch.randn(64, 50)
+    torch.testing.assert_close(
+        _operators.multiply(wide[:, 5:45], values), _operators.multiply(wide[:, 5:45].clone(), values)
+    )
+
+
+def test_gradcheck():
+    x = torch.randn(5, 8, dtype=torch.float64, requires_grad=True)
+    values = torch.randn(2, 3, 2, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, v: _operators.multiply(x, v), (x, values))
+    assert torch.autograd.gradgradcheck(lambda x, v: _operators.multiply(x, v), (x, values))
+
+
+def test_opcheck():
+    x, values = torch.randn(5, 8, requires_grad=True), torch.randn(2, 3, 2, 2, requires_grad=True)
+    torch.library.opcheck(torch.ops.kronsparse.multiply.default, (x, values, None, "none", "batch_first"))
+
+
+def test_side_streams_see_the_values_of_their_own_order():
+    layer = KSLinear(1024, 1024, MONARCH, bias=False, backend="kernel", dtype=torch.float16)
+    x = torch.randn(2048, 1024, dtype=torch.float16)
+    streams = [torch.cuda.Stream() for _ in range(3)]
+    with torch.no_grad():
+        for step in range(10):
+            layer.factor0.mul_(-1)
+            reference = ks_linear(x, layer.factors)
+            outputs = []
+            for stream in streams:
+                stream.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(stream):
+                    outputs.append((layer(x), ks_linear(x, layer.factors)))
+            torch.cuda.synchronize()
+            for kept, fresh in outputs:
+                assert torch.equal(kept, reference), step
+                assert torch.equal(fresh, reference), step
+
+
+def warm_up(function, *inputs):
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            function(*inputs)
+    torch.cuda.current_stream().wait_stream(side)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_cuda_graph(frozen):
+    layer = KSLinear(1024, 1024, MONARCH, backend="kernel", dtype=torch.float16).requires_grad_(not frozen)
+    x = torch.randn(256, 1024, dtype=torch.float16)
+    with torch.no_grad():
+        warm_up(layer, x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = layer(x)
+        for _ in range(3):
+            x.normal_()
+            graph.replay()
+            torch.testing.assert_close(y, layer(x))
+        if not frozen:  # replays see what became of trained values
+            layer.factor0.mul_(-2)
+            graph.replay()
+            torch.testing.assert_close(y, layer(x))
+
+
+def test_capture_without_a_call_before_is_refused():
+    layer = KSLinear(512, 512, MONARCH, backend="kernel").requires_grad_(False)
+    x = torch.randn(77, 512)
+    graph = torch.cuda.graph(torch.cuda.CUDAGraph())
+    with torch.no_grad(), pytest.raises(RuntimeError, match="before the capture"), graph:
+        layer(x)
+    torch.cuda.synchronize()
+
+
+def test_training_with_autocast_reaches_the_loss_of_dense_products():
+    torch.manual_seed(0)
+    layer = KSLinear(256, 256, "monarch(blocks=16)", backend="kernel")
+    twin = copy.deepcopy(layer)
+    twin.backend = "dense"
+    twin._choose()
+    x, target = torch.randn(512, 256), torch.randn(512, 256)
+    losses = {}
+    for name, model in (("kernel", layer), ("dense", twin)):
+        optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2, fused=True)
+        losses[name] = []
+        for _ in range(10):
+            optimiser.zero_grad()
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                loss = (model(x).float() - target).square().mean()
+            loss.backward()
+            optimiser.step()
+            losses[name].append(loss.item())
+    assert losses["kernel"] == pytest.approx(losses["dense"], rel=2e-2)
+    assert losses["kernel"][-1] < losses["kernel"][0]
+
+
+def test_training_makes_no_new_plans():
+    layer = KSLinear(512, 512, MONARCH, backend="kernel", dtype=torch.float16)
+    optimiser = torch.optim.SGD(layer.parameters(), lr=1e-3)
+    x = torch.randn(128, 512, dtype=torch.float16, requires_grad=True)
+    made = []
+    for _ in range(5):
+        layer(x).float().square().mean().backward()
+        optimiser.step()
+        made.append(plan_cache_info().made)
+    assert made[0] == made[-1]
+
+
+def test_compiled():
+    torch._dynamo.reset()
+    layer = KSLinear(512, 512, MONARCH, backend="kernel", dtype=torch.float16, activation="gelu")
+    compiled = torch.compile(layer, fullgraph=True)
+    x = torch.randn(64, 512, dtype=torch.float16, requires_grad=True)
+    torch.testing.assert_close(compiled(x), layer(x), rtol=1e-2, atol=1e-2)
+    compiled(x).float().square().mean().backward()
+
+
+def test_host_time_of_a_call():
+    """KSLinear may take five microseconds more than nn.Linear."""
+    linear = torch.nn.Linear(64, 64, dtype=torch.float16)
+    layer = KSLinear(64, 64, "dense", backend="kernel", dtype=torch.float16)
+    x = torch.randn(1, 64, dtype=torch.float16)
+
+    def microseconds(module):
+        samples = []
+        for _ in range(30):
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            for _ in range(200):
+                module(x)
+            samples.append((time.perf_counter() - begin) / 200 * 1e6)
+        return statistics.median(samples)
+
+    with torch.no_grad():
+        microseconds(layer), microseconds(linear)  # warm
+        ours, theirs = microseconds(layer), microseconds(linear)
+    print(f"KSLinear {ours:.1f} us, nn.Linear {theirs:.1f} us")
+    assert ours - theirs <= 5

@@ -1,0 +1,252 @@
+"""KSLinear and ks_linear: what a user of nn.Linear expects."""
+
+import copy
+import io
+import math
+import pickle
+
+import pytest
+import torch
+import torch.nn.utils.parametrize
+from conftest import LAYOUTS, dense_product, expected, input_of
+from kronsparse.torch import BACKENDS, KSLinear, from_ksmm, ks_linear, load_factors, save_factors, to_dense
+from torch.nn import functional
+
+CHAINS = ["monarch(blocks=4)", "low_rank(rank=3)", "dense", [(1, 6, 4, 4), "4x4x4x1"], "1x24x8x1*8x1x2x1"]
+ACTIVATIONS = {
+    "relu": functional.relu,
+    "gelu": functional.gelu,
+    "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
+    "silu": functional.silu,
+}
+
+
+def make(chain="monarch(blocks=4)", **options):
+    return KSLinear(16, 24, chain, **{"dtype": torch.float64, **options})
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("chain", CHAINS, ids=str)
+@pytest.mark.parametrize("backend", [*BACKENDS, "auto"])
+def test_every_backend_gives_the_dense_product(backend, chain, layout):
+    layer = make(chain, layout=layout, backend=backend)
+    for batch in ((), (7,), (2, 3), (2, 0, 3)):
+        x = input_of(16, batch, layout, torch.float64)
+        with torch.no_grad():
+            try:
+                y = layer(x)
+            except RuntimeError as error:
+                if backend == "bsr" and "MKL" in str(error):
+                    pytest.skip("torch multiplies BSR matrices on a CPU with MKL only")
+                raise
+        torch.testing.assert_close(y, expected(x, dense_product(layer.factors), layout, layer.bias).detach())
+
+
+@pytest.mark.parametrize("backend", ["kernel", "bmm", "einsum", "dense"])
+@pytest.mark.parametrize("activation", [None, *ACTIVATIONS])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_gradients_are_those_of_the_dense_product(layout, activation, backend):
+    layer = make(layout=layout, activation=activation, backend=backend)
+    x = input_of(16, (3, 2), layout, torch.float64, requires_grad=True)
+    y = layer(x)
+    g = torch.randn_like(y)
+    inputs = [x, *layer.parameters()]
+    reference = expected(x, dense_product(layer.factors), layout, layer.bias)
+    if activation:
+        reference = ACTIVATIONS[activation](reference)
+    torch.testing.assert_close(y, reference)
+    for ours, theirs in zip(
+        torch.autograd.grad(y, inputs, g), torch.autograd.grad(reference, inputs, g), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x), reference.detach())  # fused
+
+
+@pytest.mark.parametrize("backend", ["bsr", "sparse"])
+def test_backends_without_a_gradient_say_so(backend):
+    with pytest.raises(NotImplementedError, match=f"{backend}.*no gradient"):
+        make(backend=backend)(torch.randn(2, 16, dtype=torch.float64))
+
+
+def test_to_dense_and_from_factors():
+    layer = make()
+    torch.testing.assert_close(layer.to_dense(), dense_product(layer.factors))
+    torch.testing.assert_close(to_dense([layer.factor0]), dense_product([layer.factor0]))
+    other = KSLinear.from_factors(layer.factors, layer.bias)
+    x = torch.randn(3, 16, dtype=torch.float64)
+    assert torch.equal(layer(x), other(x))
+    assert other.factor0 is not layer.factor0
+
+
+def test_it_is_a_module_like_linear():
+    layer, linear = make(), torch.nn.Linear(16, 24)
+    assert [tuple(p.shape) for p in layer.factors] == [(1, 6, 4, 4), (4, 4, 4, 1)]
+    assert list(layer.state_dict()) == ["factor0", "factor1", "bias"]
+    assert (layer.in_features, layer.out_features) == (linear.in_features, linear.out_features)
+    assert make(bias=False).bias is None
+    assert "chain=1x6x4x4*4x4x4x1" in repr(layer)
+
+
+@pytest.mark.parametrize("clone", [copy.deepcopy, lambda layer: pickle.loads(pickle.dumps(layer))])
+def test_copies_are_apart(clone):
+    layer = make(activation="gelu")
+    x = torch.randn(3, 16, dtype=torch.float64)
+    y = layer(x).detach()
+    copied = clone(layer)
+    assert torch.equal(copied(x), y)
+    with torch.no_grad():
+        copied.factor0.zero_()
+    assert torch.equal(layer(x), y)
+    assert not torch.equal(copied(x), y)
+
+
+def test_saved_and_loaded():
+    layer, other, file = make(), make(), io.BytesIO()
+    torch.save(layer.state_dict(), file)
+    file.seek(0)
+    other.load_state_dict(torch.load(file))
+    x = torch.randn(3, 16, dtype=torch.float64)
+    assert torch.equal(layer(x), other(x))
+
+
+def test_to_dtype_and_meta_device():
+    layer = make(dtype=torch.float32)
+    x = torch.randn(3, 16)
+    y = layer(x).detach()
+    half = copy.deepcopy(layer).to(torch.bfloat16)
+    assert half(x.bfloat16()).dtype == torch.bfloat16
+    torch.testing.assert_close(half(x.bfloat16()).float(), y, rtol=0.05, atol=0.05)
+    torch.testing.assert_close(layer.double()(x.double()).float(), y)
+    empty = KSLinear(16, 24, "monarch(blocks=4)", device="meta")
+    assert empty(torch.empty(2, 16, device="meta")).shape == (2, 24)
+    empty.to_empty(device="cpu").load_state_dict(make(dtype=torch.float32).state_dict())
+    assert empty(x).shape == (3, 24)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast(dtype):
+    layer = make(dtype=torch.float32)
+    x = torch.randn(5, 16, requires_grad=True)
+    with torch.autocast("cpu", dtype=dtype):
+        y = layer(x)
+        direct = torch.ops.kronsparse.multiply(x, layer.factor1)
+    assert y.dtype == direct.dtype == dtype
+    y.float().square().sum().backward()
+    assert layer.factor0.grad.dtype == layer.bias.grad.dtype == x.grad.dtype == torch.float32
+    reference = copy.deepcopy(layer).to(dtype)
+    torch.testing.assert_close(y, reference(x.to(dtype)))
+
+
+def test_safetensors(tmp_path):
+    from safetensors import safe_open
+
+    layer = make(layout="batch_last", activation="silu")
+    path = tmp_path / "layer.safetensors"
+    save_factors(layer, path)
+    loaded = load_factors(path)
+    x = torch.randn(16, 3, dtype=torch.float64)
+    assert torch.equal(loaded(x), layer(x))
+    assert (loaded.chain, loaded.layout, loaded.activation) == (layer.chain, "batch_last", "silu")
+    with safe_open(path, "pt") as file:
+        header = file.metadata()["kronsparse"]
+    for words in ('"version": 1', '"chain": "1x6x4x4*4x4x4x1"', "left factor first", "batch_last"):
+        assert words in header
+
+
+@pytest.mark.parametrize("header", [None, '{"version": 99}'])
+def test_files_of_others_are_refused(tmp_path, header):
+    from safetensors.torch import save_file
+
+    path = tmp_path / "other.safetensors"
+    save_file({"factor0": torch.ones(1, 2, 2, 1)}, path, header and {"kronsparse": header})
+    with pytest.raises(ValueError, match="path: .*" + ("version 99" if header else "no 'kronsparse' entry")):
+        load_factors(path)
+
+
+def ksmm_storage(values, algo):
+    """As ksmm's layers of this algo store a factor."""
+    a, b, c, d = values.shape
+    blocks = values.permute(0, 3, 1, 2).reshape(a * d, b, c)
+    return {
+        "einsum": lambda: values,
+        "bmm": lambda: blocks,
+        "kernel": lambda: values.permute(0, 3, 2, 1).reshape(a * d * c, b),
+        "dense": lambda: dense_product([values]),
+        "sparse": lambda: dense_product([values]).to_sparse_csr(),
+        "bsr": lambda: torch.block_diag(*blocks).to_sparse_bsr((math.gcd(b, c),) * 2),
+    }[algo]()
+
+
+@pytest.mark.filterwarnings("ignore:.*beta state", "ignore:Sparse invariant checks")
+@pytest.mark.parametrize("algo", ["einsum", "bmm", "kernel", "dense", "sparse", "bsr"])
+@pytest.mark.parametrize("bs_last", [False, True])
+def test_weights_of_ksmm(algo, bs_last):
+    left, right = torch.randn(2, 3, 4, 5), torch.randn(1, 8, 6, 5)  # 30x40 times 40x30
+    bias = torch.randn(30)
+    state = {"factors.0": ksmm_storage(right, algo), "factors.1": ksmm_storage(left, algo)}
+    state["bias"] = bias.view(-1, 1) if bs_last else bias
+    layer = from_ksmm(state, [tuple(right.shape), tuple(left.shape)], algo, bs_last)
+    assert torch.equal(layer.factor0, left)
+    assert torch.equal(layer.factor1, right)
+    assert torch.equal(layer.bias, bias)
+    assert layer.layout == ("batch_last" if bs_last else "batch_first")
+
+
+@pytest.mark.parametrize("preserving", [False, True])
+def test_variance_of_a_fresh_product(preserving):
+    layer = KSLinear(1024, 1024, "butterfly", bias=False)
+    layer.reset_parameters(variance_preserving=preserving)
+    with torch.no_grad():
+        variance = layer(torch.randn(2000, 1024)).var().item()
+    assert variance == pytest.approx(1 if preserving else 3.0 ** -len(layer.chain), rel=0.15)
+    bound = math.sqrt((3 if preserving else 1) / 2)
+    assert 0.95 * bound < layer.factor0.abs().max() <= bound
+
+
+def test_auto_explains_itself():
+    wide = KSLinear(16, 16, "low_rank(rank=64)")  # more work than the matrix itself
+    assert wide.explain().startswith("dense: predicted for a batch of")
+    large = KSLinear(4096, 4096, "monarch(blocks=64)", device="meta")
+    assert large.explain() == "bmm: there are no kernels for meta"
+    assert large.to_empty(device="cpu").explain().startswith("kernel: predicted")
+    assert make(backend="bmm").explain() == "bmm: asked for"
+
+
+@pytest.mark.parametrize(
+    ("message", "call"),
+    [
+        (
+            "x: sizes .2, 5. given, the last must be in_features, 4",
+            lambda: ks_linear(torch.ones(2, 5), [torch.ones(1, 2, 4, 1)]),
+        ),
+        ("chain: .* has 24 rows and 16 columns", lambda: KSLinear(16, 25, "1x24x16x1")),
+        ("chain: 'fish' given", lambda: make("fish")),
+        ("chain: 'low_rank' given: .*rank", lambda: make("low_rank")),
+        ("blocks: 5 given", lambda: make("monarch(blocks=5)")),
+        ("butterfly: sizes 24 and 16", lambda: make("butterfly")),
+        ("chain: factor 0 .* has 16 columns", lambda: make(["1x6x4x4", "5x4x4x1"])),
+        ("pattern: .* given, must be four integers", lambda: make([(1, 24, 16)])),
+        ("layout: 'first' given, must be one of batch_first, batch_last", lambda: make(layout="first")),
+        ("backend: 'fast' given, must be one of auto, kernel", lambda: make(backend="fast")),
+        ("activation: 'tanh' given", lambda: make(activation="tanh")),
+        (
+            "bias: sizes .3,. given",
+            lambda: ks_linear(torch.ones(2, 4), [torch.ones(1, 2, 4, 1)], torch.ones(3)),
+        ),
+    ],
+)
+def test_wrong_calls_name_the_argument(message, call):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_parametrized_factors():
+    layer = make(backend="kernel")
+    torch.nn.utils.parametrize.register_parametrization(layer, "factor0", torch.nn.Tanh())
+    x = torch.randn(3, 16, dtype=torch.float64)
+    original = layer.parametrizations.factor0.original
+    reference = expected(x, dense_product([original.tanh(), layer.factor1]), "batch_first", layer.bias)
+    torch.testing.assert_close(layer(x), reference)
+    layer(x).sum().backward()
+    assert original.grad.abs().max() > 0

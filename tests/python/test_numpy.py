@@ -1,0 +1,103 @@
+"""The package without torch: products on NumPy arrays, the linear operator."""
+
+import kronsparse
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kronsparse import KSOperator, gradient, multiply
+
+DTYPES = [np.float16, np.float32, np.float64, np.complex64, np.complex128]
+
+
+def dense(values):
+    a, b, c, d = values.shape
+    matrix = np.zeros((a * b * d, a * c * d), values.dtype)
+    for i, k, m, j in np.ndindex(a, b, c, d):
+        matrix[i * b * d + k * d + j, i * c * d + m * d + j] = values[i, k, m, j]
+    return matrix
+
+
+def integers(shape, dtype=np.float64, seed=0):
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products_of_small_integers_are_exact(dtype):
+    values = integers((2, 3, 4, 5), dtype)
+    if np.iscomplexobj(values):
+        values = values + 1j * integers(values.shape, dtype, 1)
+        values = values.astype(dtype)
+    matrix, bias = dense(values), integers(30, dtype)
+    x, z = integers((7, 40), dtype), integers((7, 30), dtype)
+    assert np.array_equal(multiply(x, values, bias), x @ matrix.T + bias)
+    assert np.array_equal(multiply(x.T, values, layout="batch_last"), matrix @ x.T)
+    assert np.array_equal(multiply(z, values, operation="transposed"), z @ matrix)
+    assert np.array_equal(multiply(z, values, operation="adjoint"), z @ matrix.conj())
+    reference = np.einsum("nikj,nilj->iklj", z.reshape(7, 2, 3, 5), x.reshape(7, 2, 4, 5).conj())
+    assert np.array_equal(gradient(x, z, (2, 3, 4, 5)), reference)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    pattern=st.tuples(*[st.integers(1, 6)] * 4),
+    batch=st.lists(st.integers(0, 4), max_size=3),
+    first=st.booleans(),
+)
+def test_any_pattern_and_batch_shape(pattern, batch, first):
+    values = integers(pattern)
+    matrix = dense(values)
+    shape = (*batch, matrix.shape[1]) if first else (matrix.shape[1], *batch)
+    x = integers(shape)
+    y = multiply(x, values, layout="batch_first" if first else "batch_last")
+    assert np.array_equal(y, x @ matrix.T if first else np.tensordot(matrix, x, 1))
+
+
+def test_strided_arrays():
+    values = integers((5, 4, 3, 2)).transpose(3, 2, 1, 0)
+    wide = integers((9, 2, 50))
+    for x in (wide[..., 5:45], wide[::2, :, :40], wide[::-1, :, :40], np.asfortranarray(wide[..., :40])):
+        assert np.array_equal(multiply(x, values), x @ dense(values).T)
+
+
+def test_operator():
+    linalg = pytest.importorskip("scipy.sparse.linalg")
+    rng = np.random.default_rng(0)
+    factors = [rng.normal(size=(1, 3, 4, 5)), rng.normal(size=(2, 10, 3, 1)) + 1j]
+    op = KSOperator(factors)
+    matrix = dense(factors[0]) @ dense(factors[1])
+    x = rng.normal(size=(6, 4))
+    np.testing.assert_allclose(op.to_dense(), matrix)
+    np.testing.assert_allclose(op @ x, matrix @ x)
+    np.testing.assert_allclose(op.T @ np.ones(15), matrix.T @ np.ones(15))
+    np.testing.assert_allclose(op.H @ np.ones(15), matrix.conj().T @ np.ones(15))
+    scipy_operator = linalg.aslinearoperator(op)
+    np.testing.assert_allclose(scipy_operator.rmatvec(np.ones(15)), matrix.conj().T @ np.ones(15))
+    real = KSOperator(factors[:1])
+    z = rng.normal(size=20) + 1j * rng.normal(size=20)
+    np.testing.assert_allclose(real @ z, dense(factors[0]) @ z)
+    assert repr(real) == "KSOperator(1x3x4x5, float64)"
+
+
+@pytest.mark.parametrize(
+    ("message", "call"),
+    [
+        ("x: ", lambda: multiply(np.ones((2, 41)), np.ones((2, 3, 4, 5)))),
+        ("pattern: .* must be four integers", lambda: multiply(np.ones((2, 4)), np.ones((2, 2)))),
+        ("dtype", lambda: multiply(np.ones((2, 40), np.int32), np.ones((2, 3, 4, 5), np.int32))),
+        ("layout: 'last' given", lambda: multiply(np.ones((2, 40)), np.ones((2, 3, 4, 5)), layout="last")),
+        ("operation", lambda: multiply(np.ones((2, 40)), np.ones((2, 3, 4, 5)), operation="invert")),
+        (
+            "x: sizes .7,. given, the first must be 40",
+            lambda: KSOperator([np.ones((2, 3, 4, 5))]) @ np.ones(7),
+        ),
+        ("chain: no patterns", lambda: KSOperator([])),
+    ],
+)
+def test_wrong_calls_name_the_argument(message, call):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_version():
+    assert kronsparse.__version__.count(".") == 2

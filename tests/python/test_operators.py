@@ -1,0 +1,220 @@
+"""The operators as torch sees them: answers, derivatives, registration, strides, wrong calls."""
+
+import pytest
+import torch
+from conftest import LAYOUTS, PATTERNS, dense_factor, expected, input_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kronsparse.torch import _operators
+from torch.library import opcheck
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128]
+OPERATORS = torch.ops.kronsparse
+
+
+def small_integers(shape, dtype):
+    return torch.randint(-3, 4, shape).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_products_of_small_integers_are_exact(pattern, layout, dtype):
+    values = small_integers(pattern, dtype)
+    matrix = dense_factor(values)
+    rows, cols = matrix.shape
+    shape = (3, 2, cols) if layout == "batch_first" else (cols, 3, 2)
+    x = small_integers(shape, dtype)
+    bias = small_integers((rows,), dtype)
+    y = _operators.multiply(x, values, bias, layout=layout)
+    assert y.dtype == dtype
+    assert torch.equal(y, expected(x, matrix, layout, bias))
+    assert torch.equal(_operators.adjoint(y, values, layout), expected(y, matrix.mH, layout))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    pattern=st.tuples(*[st.integers(1, 6)] * 4),
+    batch=st.lists(st.integers(0, 5), max_size=3),
+    layout=st.sampled_from(LAYOUTS),
+)
+def test_any_pattern_and_batch_shape(pattern, batch, layout):
+    values = small_integers(pattern, torch.float64)
+    matrix = dense_factor(values)
+    x = small_integers(input_of(matrix.shape[1], batch, layout, torch.float64).shape, torch.float64)
+    y = _operators.multiply(x, values, layout=layout)
+    assert torch.equal(y, expected(x, matrix, layout))
+    g = small_integers(y.shape, torch.float64)
+    values.requires_grad_()
+    (reference,) = torch.autograd.grad(expected(x, dense_factor(values), layout), values, g)
+    assert torch.equal(_operators.gradient(x, g, *pattern, layout), reference)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_first_and_second_derivatives(layout, dtype):
+    x = input_of(8, (2, 3), layout, dtype, requires_grad=True)
+    values = torch.randn(2, 3, 2, 2, dtype=dtype, requires_grad=True)
+    bias = torch.randn(12, dtype=dtype, requires_grad=True)
+    g = input_of(12, (2, 3), layout, dtype, requires_grad=True)
+
+    def multiply(x, values, bias):
+        return _operators.multiply(x, values, bias, layout=layout)
+
+    def adjoint(g, values):
+        return _operators.adjoint(g, values, layout)
+
+    def gradient(x, g):
+        return _operators.gradient(x, g, 2, 3, 2, 2, layout)
+
+    for function, inputs in (
+        (multiply, (x, values, bias)),
+        (adjoint, (g, values)),
+        (gradient, (x, g)),
+        # The operators themselves, as compiled code calls them.
+        (lambda *given: OPERATORS.multiply(*given, "none", layout), (x, values, bias)),
+    ):
+        assert torch.autograd.gradcheck(function, inputs)
+        assert torch.autograd.gradgradcheck(function, inputs)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_registration_is_complete(layout, requires_grad):
+    x = input_of(8, (2, 3), layout, torch.float32, requires_grad=requires_grad)
+    g = input_of(12, (2, 3), layout, torch.float32, requires_grad=requires_grad)
+    values = torch.randn(2, 3, 2, 2, requires_grad=requires_grad)
+    bias = torch.randn(12, requires_grad=requires_grad)
+    opcheck(OPERATORS.multiply.default, (x, values, bias, "none", layout, "fp32", "on_change"))
+    opcheck(OPERATORS.multiply.default, (x, values), {"layout": layout})
+    opcheck(OPERATORS.adjoint.default, (g, values, layout))
+    opcheck(OPERATORS.gradient.default, (x, g, 2, 3, 2, 2, layout))
+
+
+def strided_inputs(layout):
+    """Each with whether it can be read as it lies."""
+    wide = torch.randn(6, 4, 50, dtype=torch.float64) if layout == "batch_first" else None
+    tall = torch.randn(80, 6, 4, dtype=torch.float64)
+    if layout == "batch_first":
+        yield wide[..., 5:45], True  # a window of features
+        yield wide[::2, :, :40][:, 1], True  # evenly spaced samples
+        yield wide[:, :3, :40], False  # batch dimensions that are not evenly spaced
+        yield tall.reshape(80, 24)[:40].T, False  # features are not adjacent
+        yield torch.randn(40, dtype=torch.float64).expand(3, 40), False  # one sample, repeated
+    else:
+        yield tall[::2], True  # features spaced
+        yield tall[20:60], True
+        yield tall[:40, ::2], False
+        yield torch.randn(6, 40, dtype=torch.float64).T, False
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_strided_inputs_are_read_where_they_lie(layout):
+    values = torch.randn(2, 3, 4, 5, dtype=torch.float64)
+    matrix = dense_factor(values)
+    for x, readable in strided_inputs(layout):
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            y = _operators.multiply(x, values, layout=layout)
+        copies = [event for event in profile.key_averages() if "copy_" in event.key or "clone" in event.key]
+        assert (not copies) == readable, x.stride()
+        torch.testing.assert_close(y, expected(x, matrix, layout))
+        assert y.is_contiguous()
+
+
+def test_values_with_any_strides():
+    values = torch.randn(5, 4, 3, 2, dtype=torch.float64).permute(3, 2, 1, 0)
+    x = torch.randn(7, 40, dtype=torch.float64)
+    torch.testing.assert_close(
+        _operators.multiply(x, values), expected(x, dense_factor(values), "batch_first")
+    )
+
+
+def test_float32_values_are_packed_in_the_dtype_of_x():
+    values = torch.randn(2, 3, 4, 5)
+    x = torch.randn(7, 40).bfloat16()
+    assert torch.equal(_operators.multiply(x, values), _operators.multiply(x, values.bfloat16()))
+
+
+def test_results_are_the_same_each_time():
+    torch.use_deterministic_algorithms(True)
+    try:
+        x, values = torch.randn(500, 64), torch.randn(4, 8, 8, 2)
+        g = _operators.multiply(x, values)
+        for _ in range(3):
+            assert torch.equal(_operators.multiply(x, values), g)
+            assert torch.equal(
+                _operators.gradient(x, g, 4, 8, 8, 2), _operators.gradient(x.clone(), g, 4, 8, 8, 2)
+            )
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_vmap_and_grad_of_torch_func(layout):
+    x = input_of(8, (5, 6), layout, torch.float64)
+    values = torch.randn(3, 2, 3, 2, 2, dtype=torch.float64)
+    bias = torch.randn(3, 12, dtype=torch.float64)
+    vmap, grad = torch.func.vmap, torch.func.grad
+    batch = 0 if layout == "batch_first" else 1
+
+    def product(x, values, bias=None):
+        return _operators.multiply(x, values, bias, layout=layout)
+
+    together = product(x, values[0])
+    assert torch.equal(vmap(product, in_dims=(batch, None), out_dims=batch)(x, values[0]), together)
+    for out, one_values, one_bias in zip(
+        vmap(product, (None, 0, 0))(x, values, bias), values, bias, strict=True
+    ):
+        torch.testing.assert_close(out, product(x, one_values, one_bias))
+    for out, one_values in zip(vmap(product, (None, 0))(x, values), values, strict=True):
+        torch.testing.assert_close(out, product(x, one_values))
+
+    def loss(values, x):
+        return product(x, values).square().sum()
+
+    whole = grad(loss)(values[0], x)
+    each = vmap(grad(loss), (None, batch))(values[0], x)
+    torch.testing.assert_close(each.sum(0), whole)
+    leaf = values[0].clone().requires_grad_()
+    loss(leaf, x).backward()
+    torch.testing.assert_close(whole, leaf.grad)
+    hessian_product = grad(lambda v: (grad(loss)(v, x) * values[1]).sum())(values[0])
+    torch.testing.assert_close(hessian_product, grad(loss)(values[1], x))
+
+
+def test_forward_mode_is_refused():
+    x, values = torch.randn(5, 8), torch.randn(2, 3, 2, 2)
+    with pytest.raises((RuntimeError, NotImplementedError), match="jvp"):
+        torch.func.jvp(lambda v: _operators.multiply(x, v), (values,), (values,))
+
+
+WRONG_CALLS = [
+    ("x: sizes", lambda: OPERATORS.multiply(torch.ones(2, 41), torch.ones(2, 3, 4, 5))),
+    ("values: sizes", lambda: OPERATORS.multiply(torch.ones(2, 40), torch.ones(2, 3, 4))),
+    ("values: dtype f64", lambda: OPERATORS.multiply(torch.ones(2, 40), torch.ones(2, 3, 4, 5).double())),
+    ("x: dtype", lambda: OPERATORS.multiply(torch.ones(2, 40).int(), torch.ones(2, 3, 4, 5))),
+    ("bias: 31", lambda: OPERATORS.multiply(torch.ones(2, 40), torch.ones(2, 3, 4, 5), torch.ones(31))),
+    ("tanh", lambda: OPERATORS.multiply(torch.ones(2, 40), torch.ones(2, 3, 4, 5), None, "tanh")),
+    (
+        "batch_middle",
+        lambda: OPERATORS.multiply(torch.ones(2, 40), torch.ones(2, 3, 4, 5), layout="batch_middle"),
+    ),
+    (
+        "packing: 'never'",
+        lambda: OPERATORS.multiply(torch.ones(2, 40), torch.ones(2, 3, 4, 5), packing="never"),
+    ),
+    ("g: batch of 3", lambda: OPERATORS.gradient(torch.ones(2, 40), torch.ones(3, 30), 2, 3, 4, 5)),
+    ("capacity: 0", lambda: OPERATORS.plan_cache_resize(0)),
+    (
+        "activation: 'relu'",
+        lambda: OPERATORS.multiply(
+            torch.ones(2, 40), torch.ones(2, 3, 4, 5, requires_grad=True), None, "relu"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "call"), WRONG_CALLS, ids=[message for message, _ in WRONG_CALLS])
+def test_wrong_calls_name_the_argument(message, call):
+    with pytest.raises((RuntimeError, NotImplementedError), match=message):
+        call()

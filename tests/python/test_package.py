@@ -1,0 +1,122 @@
+"""Importing, degrading, the doctor, and the examples of README.md and examples/."""
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(os.environ.get("KRONSPARSE_SOURCE", Path(__file__).parents[2]))
+
+
+def run_python(code, *arguments, **environment):
+    return subprocess.run(
+        [sys.executable, *arguments, *(["-c", textwrap.dedent(code)] if code else [])],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=300,
+    )
+
+
+HIDE = """
+    import importlib.abc, sys, warnings
+
+    class Hide(importlib.abc.MetaPathFinder):
+        def find_spec(self, name, path=None, target=None):
+            if name == HIDDEN:
+                raise ModuleNotFoundError(f"No module named {name!r}")
+
+    sys.meta_path.insert(0, Hide())
+    caught = warnings.catch_warnings(record=True)
+    warned = caught.__enter__()
+    warnings.simplefilter("always")
+"""
+
+
+def test_torch_is_imported_only_when_asked_for():
+    done = run_python("import sys, kronsparse; assert 'torch' not in sys.modules")
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_the_native_module_there_is_one_warning():
+    done = run_python(
+        "HIDDEN = 'kronsparse._native'\n"
+        + textwrap.dedent(HIDE)
+        + "import kronsparse\nassert len(warned) == 1, warned\nprint(warned[0].message)"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "native module cannot be loaded" in done.stdout
+    assert "doctor" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("mishap", "words"),
+    [
+        ("torch.__version__ = '2.9.1'", "torch 2.9.1 is older than 2.10"),
+        ("pathlib.Path.exists = lambda self: False", "built without torch's operators"),
+        ("torch.ops.load_library = fail", "cannot be loaded: undefined symbol"),
+    ],
+)
+def test_where_the_operators_cannot_be_used_the_layer_still_works(mishap, words):
+    done = run_python(f"""
+        import pathlib, sys, warnings, torch
+
+        def fail(path):
+            raise OSError("undefined symbol")
+
+        exists = pathlib.Path.exists
+        {mishap}
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            import kronsparse.torch
+        pathlib.Path.exists = exists
+        assert len(warned) == 1, [str(one.message) for one in warned]
+        assert {words!r} in str(warned[0].message), warned[0].message
+        layer = kronsparse.torch.KSLinear(16, 16, "monarch")
+        assert layer.explain().startswith("bmm: the kernels cannot be used"), layer.explain()
+        layer(torch.ones(2, 16)).sum().backward()
+        try:
+            kronsparse.torch.KSLinear(16, 16, "monarch", backend="kernel")(torch.ones(2, 16))
+        except RuntimeError as error:
+            assert {words!r} in str(error)
+        else:
+            raise SystemExit("backend 'kernel' must refuse")
+    """)
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
+def test_doctor():
+    done = run_python("", "-m", "kronsparse", "doctor")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^yes  native module +kronsparse \d", done.stdout, re.MULTILINE)
+    assert re.search(r"^yes  torch operators", done.stdout, re.MULTILINE)
+    for line, following in zip(done.stdout.splitlines(), [*done.stdout.splitlines()[1:], ""], strict=True):
+        if line.startswith("no "):
+            assert following.strip().startswith("->"), f"no remedy after: {line}"
+
+
+def readme_examples():
+    text = (SOURCE / "README.md").read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def test_readme_has_examples():
+    assert len(readme_examples()) >= 2
+
+
+@pytest.mark.parametrize("code", readme_examples())
+def test_readme_example(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+
+
+def test_vit_example():
+    done = run_python("", str(SOURCE / "examples" / "vit.py"), "--steps", "40")
+    assert done.returncode == 0, done.stderr
+    first, last = (float(x) for x in re.search(r"loss ([\d.]+) -> ([\d.]+)", done.stdout).groups())
+    assert last < 0.8 * first, done.stdout
+    assert re.search(r"parameters: \d+ of \d+", done.stdout)
