@@ -27,11 +27,9 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
   virtual ~Executor() = default;
 
-  /// Packs values (never null; not called for the gradient).
-  virtual void set_values(const void* values) = 0;
-  /// Enqueues the same on a stream and returns true. What cannot do so returns false, having done
-  /// nothing, and Plan waits around set_values instead.
-  virtual bool enqueue_values(const void* /*values*/, Stream /*stream*/) { return false; }
+  /// Packs values (never null; not called for the gradient) in the order of the stream. No
+  /// allocation, no synchronisation.
+  virtual void set_values(const void* values, Stream stream) = 0;
   /// Operands were checked by Plan::run and batch > 0. No allocation, no
   /// synchronisation, safe to call concurrently.
   virtual void run(const Operands& operands) const = 0;

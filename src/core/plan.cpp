@@ -17,18 +17,15 @@ struct Plan::State {
   const Implementation* implementation;
   std::unique_ptr<Executor> executor;
 
-  void set_values(const void* values) const {
-    check_pointer("values", values, problem.dtype);
-    executor->set_values(values);
-    // A run may come on any stream, and the caller may free or change the values.
-    backend->memory.synchronise(device, nullptr);
-  }
-
   void set_values(const void* values, Stream stream) const {
     check_pointer("values", values, problem.dtype);
-    if (executor->enqueue_values(values, stream)) return;
-    backend->memory.synchronise(device, stream);  // what writes the values
-    set_values(values);
+    executor->set_values(values, stream);
+  }
+
+  void set_values_now(const void* values) const {
+    set_values(values, nullptr);
+    // A run may come on any stream, and the caller may free or change the values.
+    backend->memory.synchronise(device, nullptr);
   }
 };
 
@@ -64,7 +61,7 @@ Plan::Plan(const Problem& problem, const void* values, Device device, std::strin
   try {
     state_ = std::make_unique<State>(
         State{problem, device, &backend_of(device), &chosen, chosen.make(problem, device)});
-    if (has_values) state_->set_values(values);
+    if (has_values) state_->set_values_now(values);
   } catch (const std::bad_alloc&) {
     throw_out_of_memory(problem);
   }
@@ -76,7 +73,7 @@ Plan::~Plan() = default;
 
 void Plan::set_values(const void* values) {
   check_not_moved_from(state_.get());
-  pack(state_->problem, [&] { state_->set_values(values); });
+  pack(state_->problem, [&] { state_->set_values_now(values); });
 }
 
 void Plan::set_values(const void* values, Stream stream) {

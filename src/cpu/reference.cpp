@@ -73,7 +73,7 @@ class ReferenceExecutor final : public Executor {
  public:
   explicit ReferenceExecutor(const Problem& problem) : problem_(problem) {}
 
-  void set_values(const void* values) override {
+  void set_values(const void* values, Stream /*stream*/) override {
     const T* begin = static_cast<const T*>(values);
     values_.assign(begin, begin + problem_.pattern.nnz());
   }

@@ -162,7 +162,7 @@ class GradientSimtExecutor final : public Executor {
     allow_shared_memory(reinterpret_cast<const void*>(kernel_.function), facts);
   }
 
-  void set_values(const void*) override {}
+  void set_values(const void* /*values*/, Stream /*stream*/) override {}
   [[nodiscard]] std::size_t packed_bytes() const noexcept override { return 0; }
 
   void run(const Operands& operands) const override {

@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <array>
+#include <atomic>
 #include <string_view>
 
 #include "core/message.hpp"
@@ -19,6 +20,24 @@ struct LaunchShape {
   /// Starts before the kernels ahead of it in the stream have ended. The kernel must then be compiled
   /// for sm_90 or later, and wait for them (griddepcontrol.wait) before it touches operands.
   bool overlapping = false;
+};
+
+/// Whether a plan's runs may overlap what is ahead of them in their stream. Kernels that overlap read the
+/// weights at once, so the kernel that packs new ones must have ended.
+class FreshWeights {
+ public:
+  void packed_on(Stream stream) noexcept {
+    stream_ = stream;
+    is_next_ = true;
+  }
+  /// False for the first run that follows the packing in its stream.
+  [[nodiscard]] bool may_overlap(Stream stream) const noexcept {
+    return stream != stream_ || !is_next_.exchange(false);
+  }
+
+ private:
+  Stream stream_ = nullptr;
+  mutable std::atomic<bool> is_next_ = false;  // runs may come from several threads
 };
 
 /// Whether the kernel's code has the instructions that overlapping needs: a newer GPU also runs older code.

@@ -83,6 +83,14 @@ double seconds_between(Device device, void* first, void* second) {
   return 1e-3 * static_cast<double>(milliseconds);
 }
 
+bool is_capturing(Device device, Stream stream) {
+  const DeviceGuard guard(device.index);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream_of(stream), &status),
+        message("asking what a stream of {} does", device.to_string()));
+  return status == cudaStreamCaptureStatusActive;
+}
+
 }  // namespace
 
 MemoryOps memory_ops() {
@@ -95,7 +103,8 @@ MemoryOps memory_ops() {
           .synchronise = synchronise,
           .make_mark = make_mark,
           .seconds_between = seconds_between,
-          .drop_mark = drop_mark};
+          .drop_mark = drop_mark,
+          .is_capturing = is_capturing};
 }
 
 }  // namespace kronsparse::cuda

@@ -27,9 +27,11 @@ class GemmExecutor final : public Executor {
     check(cudaMemset(weights_.data(), 0, weights_.bytes()), "gemm: clearing the weights");
   }
 
-  void set_values(const void* values) override {
+  void set_values(const void* values, Stream stream) override {
     const DeviceGuard guard(device_);
-    pack_weights(config_.order, element_bytes, values, weights_.data(), is_transposed(problem_.operation));
+    pack_weights(config_.order, element_bytes, values, weights_.data(), is_transposed(problem_.operation),
+                 stream);
+    fresh_.packed_on(stream);
   }
 
   void run(const Operands& operands) const override {
@@ -38,7 +40,7 @@ class GemmExecutor final : public Executor {
            {.blocks = static_cast<unsigned>(config_.blocks()),
             .threads = kGemmProducerThreads + kGemmConsumerThreads,
             .shared_bytes = static_cast<std::size_t>(config_.shared_bytes),
-            .overlapping = true},
+            .overlapping = fresh_.may_overlap(operands.stream)},
            operands.stream, gemm_arguments(problem_, config_, operands, weights_.data()));
   }
 
@@ -52,6 +54,7 @@ class GemmExecutor final : public Executor {
   GemmConfig config_;
   GemmKernel kernel_;
   DeviceMemory weights_;
+  FreshWeights fresh_;
 };
 
 std::string refuse(const Problem& problem, Device device) {

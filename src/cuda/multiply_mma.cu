@@ -68,19 +68,20 @@ class MmaExecutor final : public Executor {
     weights_ = DeviceMemory(device_, static_cast<std::size_t>(config_.order.elements()) * element_bytes());
   }
 
-  void set_values(const void* values) override {
+  void set_values(const void* values, Stream stream) override {
     const DeviceGuard guard(device_);
     const ValueOrder from = ValueOrder::of(config_.order, is_transposed(problem_.operation));
     const auto blocks =
         static_cast<unsigned>(std::min<std::int64_t>((config_.order.elements() + 255) / 256, 65535));
     if (element_bytes() == 2)
-      pack_weights<<<blocks, 256>>>(static_cast<const std::uint16_t*>(values),
-                                    static_cast<std::uint16_t*>(weights_.data()), config_.order, from);
+      pack_weights<<<blocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(
+          static_cast<const std::uint16_t*>(values), static_cast<std::uint16_t*>(weights_.data()),
+          config_.order, from);
     else
-      pack_weights<<<blocks, 256>>>(static_cast<const std::uint32_t*>(values),
-                                    static_cast<std::uint32_t*>(weights_.data()), config_.order, from);
+      pack_weights<<<blocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(
+          static_cast<const std::uint32_t*>(values), static_cast<std::uint32_t*>(weights_.data()),
+          config_.order, from);
     check_launch("pack_weights");
-    check(cudaStreamSynchronize(nullptr), "mma: packing weights");
   }
 
   void run(const Operands& operands) const override {

@@ -188,7 +188,7 @@ class MultiplySimtExecutor final : public Executor {
     allow_shared_memory(reinterpret_cast<const void*>(kernel_.function), facts);
   }
 
-  void set_values(const void* values) override {
+  void set_values(const void* values, Stream stream) override {
     const DeviceGuard guard(device_.index);
     const bool transposed = is_transposed(problem_.operation);
     PackSimtArgs args{.values = values,
@@ -207,9 +207,9 @@ class MultiplySimtExecutor final : public Executor {
     const auto blocks =
         static_cast<unsigned>(std::min<std::int64_t>(tiles_of(packed_elements_, 256), 1 << 20));
     void* parameters[] = {&args};
-    check(cudaLaunchKernel(pack_kernel_of(problem_.dtype), dim3(blocks), dim3(256), parameters, 0, nullptr),
+    check(cudaLaunchKernel(pack_kernel_of(problem_.dtype), dim3(blocks), dim3(256), parameters, 0,
+                           static_cast<cudaStream_t>(stream)),
           "packing weights for the simt kernel");
-    check(cudaStreamSynchronize(nullptr), "packing weights for the simt kernel");
   }
 
   void run(const Operands& operands) const override {

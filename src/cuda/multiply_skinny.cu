@@ -264,8 +264,7 @@ class SkinnyExecutor final : public Executor {
                   .quads = false};
   }
 
-  // Synchronises: an overlapping launch reads the weights before it waits for earlier kernels.
-  void set_values(const void* values) override {
+  void set_values(const void* values, Stream stream) override {
     const DeviceGuard guard(device_);
     const Product& p = product_;
     const bool transposed = is_transposed(problem_.operation);
@@ -275,11 +274,12 @@ class SkinnyExecutor final : public Executor {
     const auto blocks =
         static_cast<unsigned>(std::min<std::int64_t>(ceil_div<std::int64_t>(vectors, 256), 8192));
     dispatch_type(problem_.dtype, [&]<class T>() {
-      pack<T><<<blocks, 256>>>(static_cast<uint4*>(weights_.data()), static_cast<const T*>(values),
-                               arguments_.cut, vectors, p.b, p.c, p.d, k_stride, l_stride);
+      pack<T><<<blocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(
+          static_cast<uint4*>(weights_.data()), static_cast<const T*>(values), arguments_.cut, vectors, p.b,
+          p.c, p.d, k_stride, l_stride);
     });
     check_launch("skinny (packing)");
-    check(cudaStreamSynchronize(nullptr), "packing the values for skinny");
+    fresh_.packed_on(stream);
   }
 
   void run(const Operands& operands) const override {
@@ -298,7 +298,7 @@ class SkinnyExecutor final : public Executor {
             .threads = cut.warps() * 32,
             .shared_bytes = shared_bytes_,
             .cluster_blocks = cut.cluster,
-            .overlapping = overlapping_},
+            .overlapping = overlapping_ && fresh_.may_overlap(operands.stream)},
            operands.stream, arguments);
   }
 
@@ -314,6 +314,7 @@ class SkinnyExecutor final : public Executor {
   const void* kernel_ = nullptr;
   std::size_t shared_bytes_ = 0;
   DeviceMemory weights_;
+  FreshWeights fresh_;
   Arguments arguments_{};
 };
 

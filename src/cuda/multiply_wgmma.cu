@@ -43,9 +43,11 @@ class WgmmaExecutor final : public Executor {
     check(cudaMemset(weights_.data(), 0, weights_.bytes()), "wgmma: clearing the weights");
   }
 
-  void set_values(const void* values) override {
+  void set_values(const void* values, Stream stream) override {
     const DeviceGuard guard(device_);
-    pack_weights(config_.order, element_bytes(), values, weights_.data(), is_transposed(problem_.operation));
+    pack_weights(config_.order, element_bytes(), values, weights_.data(), is_transposed(problem_.operation),
+                 stream);
+    fresh_.packed_on(stream);
   }
 
   void run(const Operands& operands) const override {
@@ -54,7 +56,7 @@ class WgmmaExecutor final : public Executor {
            {.blocks = static_cast<unsigned>(config_.blocks),
             .threads = kProducerThreads + kConsumerThreads,
             .shared_bytes = static_cast<std::size_t>(config_.shared_bytes),
-            .overlapping = true},
+            .overlapping = fresh_.may_overlap(operands.stream)},
            operands.stream, wgmma_arguments(problem_, config_, operands, weights_.data()));
   }
 
@@ -68,6 +70,7 @@ class WgmmaExecutor final : public Executor {
   WgmmaConfig config_;
   WgmmaKernel kernel_;
   DeviceMemory weights_;
+  FreshWeights fresh_;
 };
 
 std::string refuse(const Problem& problem, Device device) {

@@ -43,17 +43,16 @@ __global__ void pack_wgmma_weights(const Element* values, Element* packed, Wgmma
 }  // namespace
 
 void pack_weights(const WgmmaOrder& order, std::size_t element_bytes, const void* values, void* packed,
-                  bool transposed) {
+                  bool transposed, Stream stream) {
   const std::int64_t total = order.a * order.b * order.c * order.d;
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>((total + 255) / 256, 65535));
   if (element_bytes == 2)
-    pack_wgmma_weights<<<blocks, 256>>>(static_cast<const std::uint16_t*>(values),
-                                        static_cast<std::uint16_t*>(packed), order, transposed);
+    pack_wgmma_weights<<<blocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(
+        static_cast<const std::uint16_t*>(values), static_cast<std::uint16_t*>(packed), order, transposed);
   else
-    pack_wgmma_weights<<<blocks, 256>>>(static_cast<const std::uint32_t*>(values),
-                                        static_cast<std::uint32_t*>(packed), order, transposed);
+    pack_wgmma_weights<<<blocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(
+        static_cast<const std::uint32_t*>(values), static_cast<std::uint32_t*>(packed), order, transposed);
   check_launch("pack_wgmma_weights");
-  check(cudaStreamSynchronize(nullptr), "packing weights");
 }
 
 }  // namespace kronsparse::cuda

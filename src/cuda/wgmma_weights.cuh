@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kronsparse/device.hpp"
+
 namespace kronsparse::cuda {
 
 struct WgmmaOrder {
@@ -62,9 +64,9 @@ struct WgmmaOrder {
   }
 };
 
-/// Writes the weights' places; the others must be zero already. The values are those of the problem, of
-/// 2 or 4 bytes; returns when it is done.
+/// Enqueues the writing of the weights' places; the others must be zero already. The values are those of the
+/// problem, of 2 or 4 bytes.
 void pack_weights(const WgmmaOrder& order, std::size_t element_bytes, const void* values, void* packed,
-                  bool transposed);
+                  bool transposed, Stream stream);
 
 }  // namespace kronsparse::cuda

@@ -62,6 +62,29 @@ TEST_F(Graph, ReplaysGiveTheSameBytes) {
   }
 }
 
+TEST_F(Graph, SetsValues) {
+  for (const Job& job : jobs()) {
+    if (job.problem.operation == kronsparse::Operation::gradient) continue;
+    SCOPED_TRACE(job.implementation + ": " + job.problem.to_string());
+    const GpuOperands work(job.problem, 1);
+    const GpuOperands other(job.problem, 2);
+    const OwnStream stream;
+    Plan plan(job.problem, work.values(), gpu, job.implementation);
+    plan.run(work.operands());
+    const std::vector<std::byte> with_own = work.result();
+    CapturedGraph graph;
+    ASSERT_NO_FATAL_FAILURE(graph.capture(stream.get(), [&] {
+      plan.set_values(work.values(), stream.get());
+      plan.run(work.operands(stream.get()));
+    }));
+    plan.set_values(other.values());
+    plan.run(work.operands());
+    ASSERT_NE(work.result(), with_own);
+    ASSERT_NO_FATAL_FAILURE(graph.replay(stream.get()));
+    ASSERT_EQ(work.result(), with_own);
+  }
+}
+
 /// Several runs, of several plans, in one graph; replayed several times without waiting.
 TEST_F(Graph, HoldsManyRuns) {
   const OwnStream stream;

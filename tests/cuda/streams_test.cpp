@@ -47,6 +47,33 @@ TEST_F(Streams, OnePlanFromSeveralThreadsOnSeveralStreams) {
   }
 }
 
+TEST_F(Streams, ValuesAreSetInTheOrderOfAStream) {
+  const OwnStream stream;
+  for (const Job& job : jobs()) {
+    if (job.problem.operation == kronsparse::Operation::gradient) continue;
+    SCOPED_TRACE(job.implementation + ": " + job.problem.to_string());
+    const GpuOperands work(job.problem, 1);
+    const GpuOperands other(job.problem, 2);
+    Plan plan(job.problem, other.values(), gpu, job.implementation);
+    plan.run(work.operands());
+    const std::vector<std::byte> with_others = work.result();
+    plan.set_values(work.values());
+    plan.run(work.operands());
+    const std::vector<std::byte> with_own = work.result();
+    for (int repeat = 0; repeat < 5; ++repeat) {
+      // Nothing waits for anything but by the order of the stream.
+      plan.run(work.operands(stream.get()));
+      plan.set_values(other.values(), stream.get());
+      plan.run(work.operands(stream.get()));
+      ASSERT_EQ(work.result(), with_others);
+      plan.set_values(work.values(), stream.get());
+      plan.run(work.operands(stream.get()));
+      plan.run(work.operands(stream.get()));
+      ASSERT_EQ(work.result(), with_own);
+    }
+  }
+}
+
 TEST_F(Streams, TwoPlansOfOneThreadOverlap) {
   const std::vector<Job> all = jobs();
   for (std::size_t at = 0; at + 1 < all.size(); ++at) {

@@ -32,7 +32,7 @@ class ColumnsExecutor final : public Executor {
     reserve_scratch(scratch_bytes());
   }
 
-  void set_values(const void* values) override {
+  void set_values(const void* values, Stream /*stream*/) override {
     pack_columns(problem_, shape_, tile_rows_, values, packed_.get());
   }
 

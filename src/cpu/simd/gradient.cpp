@@ -30,7 +30,7 @@ class GradientExecutor final : public Executor {
     reserve_scratch(scratch_bytes());
   }
 
-  void set_values(const void*) override {}
+  void set_values(const void* /*values*/, Stream /*stream*/) override {}
   [[nodiscard]] std::size_t packed_bytes() const noexcept override { return 0; }
 
   void run(const Operands& operands) const override {

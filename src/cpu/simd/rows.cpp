@@ -24,7 +24,7 @@ class RowsExecutor final : public Executor {
     reserve_scratch(scratch_bytes_);
   }
 
-  void set_values(const void* values) override {
+  void set_values(const void* values, Stream /*stream*/) override {
     for (auto& part : parts_) part.set_values(values);
   }
   [[nodiscard]] std::size_t packed_bytes() const noexcept override {
