@@ -65,7 +65,8 @@ AsMatrix matrix(const char* argument, const Any& array) {
                   rows > 1 ? array.stride(0) : cols);
 }
 
-ConstVector vector(const char* argument, const ConstArray& array) {
+template <class Any>
+ConstVector vector(const char* argument, const Any& array) {
   std::int64_t dense_stride = 1;
   for (std::size_t dimension = array.ndim(); dimension-- > 0;) {
     if (array.shape(dimension) > 1 && array.stride(dimension) != dense_stride)
@@ -76,7 +77,8 @@ ConstVector vector(const char* argument, const ConstArray& array) {
   return {array.data(), dtype_of(argument, array.dtype()), dense_stride};
 }
 
-Pattern pattern_of(const ConstArray& values) {
+template <class Any>
+Pattern pattern_of(const Any& values) {
   check_dimensions("values", values, 4);
   const auto size = [&](std::size_t dimension) { return static_cast<std::int64_t>(values.shape(dimension)); };
   return {size(0), size(1), size(2), size(3)};
@@ -100,8 +102,8 @@ void multiply_into(const Array& y, const ConstArray& x, const ConstArray& values
 
 void gradient_into(const Array& grad_values, const ConstArray& x, const ConstArray& g,
                    const std::string& layout) {
-  const Pattern pattern = pattern_of(ConstArray(grad_values));
-  const ConstVector checked = vector("grad_values", ConstArray(grad_values));
+  const Pattern pattern = pattern_of(grad_values);
+  const ConstVector checked = vector("grad_values", grad_values);
   const Matrix output(grad_values.data(), checked.dtype, pattern.a * pattern.b, pattern.c * pattern.d);
   const auto input = matrix<ConstMatrix>("x", x);
   const auto given = matrix<ConstMatrix>("g", g);

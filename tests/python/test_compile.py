@@ -79,6 +79,19 @@ def test_compiled_by_inductor_and_trained():
         assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
+def test_values_that_a_compiled_optimiser_changed_are_packed_again():
+    layer = make(activation=None)
+    optimiser = torch.optim.SGD(layer.parameters(), lr=0.1)
+    step = torch.compile(optimiser.step, backend="aot_eager")
+    x = torch.randn(5, 16)
+    for _ in range(3):
+        layer(x).square().sum().backward()
+        step()
+        with torch.no_grad():
+            reference = torch.nn.functional.linear(x, layer.to_dense(), layer.bias)
+            torch.testing.assert_close(layer(x), reference)
+
+
 def test_compiled_under_autocast():
     layer = make(activation=None)
     x = torch.randn(5, 16)

@@ -58,7 +58,7 @@ def wrap(model, kind):
 
 
 def work(rank, kind, port, path):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=str(port))
     torch.distributed.init_process_group("gloo", rank=rank, world_size=WORLD)
     try:
         model = wrap(make_model(), kind)
@@ -71,7 +71,7 @@ def work(rank, kind, port, path):
 
 def free_port():
     with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
+        server.bind(("localhost", 0))
         return server.getsockname()[1]
 
 

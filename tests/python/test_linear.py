@@ -204,6 +204,13 @@ def test_variance_of_a_fresh_product(preserving):
     assert 0.95 * bound < layer.factor0.abs().max() <= bound
 
 
+def test_complex_layer():
+    layer = make(dtype=torch.complex128, backend="kernel")
+    x = torch.randn(3, 16, dtype=torch.complex128)
+    torch.testing.assert_close(layer(x), expected(x, dense_product(layer.factors), "batch_first", layer.bias))
+    assert layer.factor0.imag.abs().max() > 0
+
+
 def test_auto_explains_itself():
     wide = KSLinear(16, 16, "low_rank(rank=64)")  # more work than the matrix itself
     assert wide.explain().startswith("dense: predicted for a batch of")

@@ -119,10 +119,10 @@ class KSLinear(nn.Module):
         with torch.no_grad():
             for pattern, values in zip(self.chain, self.factors, strict=True):
                 bound = math.sqrt((3 if variance_preserving else 1) / pattern.c)
-                values.uniform_(-bound, bound)
+                _draw(values, bound)
             if self.bias is not None:
                 bound = 1 / math.sqrt(self.in_features)
-                self.bias.uniform_(-bound, bound)
+                _draw(self.bias, bound)
 
     def forward(self, x: Tensor) -> Tensor:
         # This is on the way of every small product: the operator checks sizes, and what nn.Module's own
@@ -200,3 +200,10 @@ class KSLinear(nn.Module):
         with contextlib.suppress(Exception):
             for values in self.factors:
                 drop_plans(values)
+
+
+def _draw(tensor: Tensor, bound: float) -> None:
+    """Uniform on ±bound; complex numbers have two such parts, and together the same variance."""
+    if tensor.is_complex():
+        tensor, bound = torch.view_as_real(tensor), bound / math.sqrt(2)
+    tensor.uniform_(-bound, bound)
