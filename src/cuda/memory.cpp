@@ -86,8 +86,13 @@ double seconds_between(Device device, void* first, void* second) {
 bool is_capturing(Device device, Stream stream) {
   const DeviceGuard guard(device.index);
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream_of(stream), &status),
-        message("asking what a stream of {} does", device.to_string()));
+  const cudaError_t answer = cudaStreamIsCapturing(stream_of(stream), &status);
+  if (answer ==
+      cudaErrorStreamCaptureImplicit) {  // another stream is; this is the default one, which cannot be
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  check(answer, message("asking what a stream of {} does", device.to_string()));
   return status == cudaStreamCaptureStatusActive;
 }
 
