@@ -111,6 +111,12 @@ class Answers(unittest.TestCase):
         self.assertTrue(is_right(halved, halved, "f32"))
         self.assertFalse(is_right(Errors(5e-4, 1e-4, True), halved, "f32"))
 
+    def test_plain_sums_may_be_off_by_the_root_of_their_length(self) -> None:
+        exact = Errors(1e-8, 1e-8, True)
+        self.assertFalse(is_right(Errors(6e-7, 3e-7, True), exact, "f32"))
+        self.assertTrue(is_right(Errors(6e-7, 3e-7, True), exact, "f32", plain_terms=1024))
+        self.assertFalse(is_right(Errors(3e-6, 3e-7, True), exact, "f32", plain_terms=1024))
+
     def test_layouts_agree_for_every_spelling(self) -> None:
         for layout in ("batch_first", "batch_last"):
             for dims in (DIMS, (3, 4, 4, 1)):
