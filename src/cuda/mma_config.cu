@@ -126,8 +126,9 @@ double mma_seconds(const Problem& problem, const MmaConfig& config, const GpuFac
   const double tiles = real(config.order.groups()) * samples / config.tile_n();
   const double filled = std::clamp(tiles / gpu.multiprocessors, 1.0 / gpu.multiprocessors, 1.0);
   // Copies and epilogues share the warps with the products: on an H200 these kernels
-  // take three times the time that memory or L2 would need.
-  return 8e-6 + std::max({clocks / gpu.clock_hz / filled, 3.0 * memory, 2.8 * l2});
+  // take three times the time that memory or L2 would need, and splitting floats takes as long again.
+  const double split = config.arithmetic == Arithmetic::tf32x3 ? 2 : 1;
+  return 8e-6 + split * std::max({clocks / gpu.clock_hz / filled, 3.0 * memory, 2.8 * l2});
 }
 
 }  // namespace kronsparse::cuda

@@ -148,8 +148,9 @@ double predict(const Problem& problem, Device device) {
   const double idle = std::max(1.0, std::max(facts.multiprocessors, 1) / std::max(blocks, 1.0));
   // Shares of the FMA units' rate and of the copy rate, as 64 patterns of the paper's grid
   // reached them on an H200, if there are blocks for all multiprocessors.
-  const double fma_share = problem.layout == Layout::batch_first ? 0.55 : 0.63;
-  constexpr double memory_share = 0.6;
+  const bool batch_first = problem.layout == Layout::batch_first;
+  const double fma_share = batch_first ? 0.45 : 0.63;
+  const double memory_share = batch_first ? 0.45 : 0.6;
   const double seconds =
       arithmetic(kernel, p, problem.dtype) * idle / (fma_share * fma_rate(facts, problem.dtype));
   return 10e-6 + std::max(seconds, problem.bytes() / (memory_share * std::max(facts.memory_rate, 1e10)));
