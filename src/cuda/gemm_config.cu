@@ -107,8 +107,8 @@ GemmArguments gemm_arguments(const Problem& problem, const GemmConfig& config, c
   const Product p = product_of(problem);
   const TensorView x = gemm_x_view(problem, operands.x);
   const TensorView y = gemm_y_view(problem, config, operands.y);
-  const bool x_fits = fits(x);
-  const bool y_fits = fits(y);
+  const bool x_fits = x.fits();
+  const bool y_fits = y.fits();
   return {.x_map = x_fits ? tensor_map(x) : CUtensorMap{},
           .y_map = y_fits ? tensor_map(y) : CUtensorMap{},
           .x = static_cast<const std::byte*>(operands.x),

@@ -67,7 +67,7 @@ std::string refuse(const Problem& problem, Device device) {
     return message("needs compute capability 9.0, {} has {}.{}", facts.name, facts.compute_capability / 10,
                    facts.compute_capability % 10);
   const GemmConfig config = gemm_config(problem, facts);
-  if (!strides_fit(gemm_x_view(problem, nullptr)) || !strides_fit(gemm_y_view(problem, config, nullptr)))
+  if (!gemm_x_view(problem, nullptr).strides_fit() || !gemm_y_view(problem, config, nullptr).strides_fit())
     return "the copy engine takes rows of whole units of 16 bytes, at multiples of 16 bytes";
   return tile_refusal(facts, config.shared_bytes, config.order.groups(), config.passes * config.n_tiles);
 }

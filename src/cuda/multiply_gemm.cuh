@@ -124,11 +124,6 @@ class Producer {
     const std::uint32_t to = shared_ + p_.stages_offset + stage * boxes_ * kGemmBoxBytes;
     const int w_bytes = p_.w_slots != 0 ? 0 : kGemmStageChunks * p_.w_chunk_bytes;
     const bool leads = threadIdx.x == 0;
-    if (leads && w_bytes != 0) {
-      const std::byte* from =
-          p_.weights + (static_cast<std::int64_t>(tile.group) * p_.chunks + chunk) * p_.w_chunk_bytes;
-      ptx::copy_bulk(shared_ + p_.w_offset + stage * w_bytes, from, w_bytes, full);
-    }
     if (p_.x_tensor_copies) {
       ptx::barrier_arrive_expecting(full, w_bytes + boxes_ * kGemmBoxBytes);
       for (int box = 0; box < boxes_; ++box) {
@@ -147,6 +142,11 @@ class Producer {
         ptx::barrier_arrive_expecting(full, w_bytes);
       else
         ptx::barrier_arrive(full);
+    }
+    if (leads && w_bytes != 0) {
+      const std::byte* from =
+          p_.weights + (static_cast<std::int64_t>(tile.group) * p_.chunks + chunk) * p_.w_chunk_bytes;
+      ptx::copy_bulk(shared_ + p_.w_offset + stage * w_bytes, from, w_bytes, full);
     }
   }
 
@@ -366,8 +366,8 @@ template <class Traits>
 __global__ void __launch_bounds__(kGemmProducerThreads + kGemmConsumerThreads, 1)
     multiply_gemm(const __grid_constant__ GemmArguments p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // elsewhere refused on the host, and quick to compile
-  extern __shared__ __align__(1024) std::byte gemm_shared_memory[];
-  const std::uint32_t shared = ptx::shared_address(gemm_shared_memory);
+  extern __shared__ __align__(1024) std::byte shared_memory[];
+  const std::uint32_t shared = ptx::shared_address(shared_memory);
   const gemm::Barriers barriers{shared};
   if (threadIdx.x == 0) {
     constexpr int consumer_warps = kGemmConsumerThreads / 32;

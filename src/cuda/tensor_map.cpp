@@ -9,8 +9,6 @@
 namespace kronsparse::cuda {
 namespace {
 
-constexpr std::int64_t element_bytes = 2;
-
 /// The driver's encoder, found without linking against the driver.
 auto encoder() {
   using Encoder = decltype(&cuTensorMapEncodeTiled);
@@ -27,31 +25,7 @@ auto encoder() {
   return found;
 }
 
-/// Of a dimension of one element any stride will do: that of the one before.
-std::int64_t stride_bytes(const TensorView& view, std::size_t dimension) {
-  while (dimension > 0 && view.sizes[dimension] == 1) --dimension;
-  return dimension == 0 ? 16 : view.strides[dimension - 1] * element_bytes;
-}
-
 }  // namespace
-
-bool strides_fit(const TensorView& view) noexcept {
-  constexpr std::int64_t size_limit = std::int64_t{1} << 31;  // coordinates are signed
-  constexpr std::int64_t stride_limit = std::int64_t{1} << 40;
-  // The engine writes whole units of 16 bytes, even over the end of a row.
-  if (view.sizes[0] * element_bytes % 16 != 0) return false;
-  for (std::size_t dimension = 0; dimension < 4; ++dimension) {
-    if (view.sizes[dimension] < 1 || view.sizes[dimension] + view.box[dimension] >= size_limit) return false;
-    if (dimension == 0) continue;
-    const std::int64_t stride = stride_bytes(view, dimension);
-    if (stride % 16 != 0 || stride >= stride_limit) return false;
-  }
-  return true;
-}
-
-bool fits(const TensorView& view) noexcept {
-  return strides_fit(view) && reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0;
-}
 
 CUtensorMap tensor_map(const TensorView& view) {
   std::array<cuuint64_t, 4> sizes{};
@@ -61,7 +35,7 @@ CUtensorMap tensor_map(const TensorView& view) {
   for (std::size_t dimension = 0; dimension < 4; ++dimension) {
     sizes[dimension] = static_cast<cuuint64_t>(view.sizes[dimension]);
     box[dimension] = static_cast<cuuint32_t>(view.box[dimension]);
-    if (dimension > 0) strides[dimension - 1] = static_cast<cuuint64_t>(stride_bytes(view, dimension));
+    if (dimension > 0) strides[dimension - 1] = static_cast<cuuint64_t>(view.stride_bytes(dimension));
   }
   CUtensorMap map{};
   const auto encode = [&] {

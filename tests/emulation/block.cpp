@@ -83,7 +83,7 @@ void Block::enter(Thread& thread, const std::function<void()>& kernel) {
   try {
     kernel();
     require(thread.products.empty(), "a thread ended before its wgmma");
-    require(thread.stores.empty() && thread.committed_stores.empty(),
+    require(thread.stores.empty() && thread.store_groups.empty(),
             "a thread ended before its stores had read shared memory");
     require(thread.copies.empty() && thread.copy_groups.empty(), "a thread ended before its copies");
   } catch (const std::exception& error) {
@@ -169,6 +169,12 @@ void Block::meet(Meeting& meeting, int threads, const std::function<void()>& act
   suspend();
 }
 
+void Block::signal(Meeting& meeting, int threads) {
+  if (++meeting.present < threads) return;
+  meeting.present = 0;
+  ++meeting.round;
+}
+
 void Block::init_barrier(std::uint32_t barrier, int arrivals) {
   const auto count = static_cast<std::uint16_t>(arrivals);
   const PhaseBarrier fresh{PhaseBarrier::kMark, count, count, 0};
@@ -206,7 +212,7 @@ void Block::wait_phase(std::uint32_t barrier, unsigned parity) {
 void Block::perform(const Copy& copy) {
   std::byte* to = shared(copy.to, copy.filled, copy.filled == 4 ? 4 : 16);
   std::memset(to, 0, static_cast<std::size_t>(copy.filled));
-  std::memcpy(to, copy.from, static_cast<std::size_t>(copy.bytes));
+  if (copy.bytes > 0) std::memcpy(to, copy.from, static_cast<std::size_t>(copy.bytes));
 }
 
 void Block::perform(const BulkStore& store) {
@@ -274,19 +280,71 @@ void Block::store_bulk(void* to, std::uint32_t from, int bytes) {
   thread().stores.push_back(store);
 }
 
-void Block::commit_stores() {
-  Thread& self = thread();
-  self.committed_stores.insert(self.committed_stores.end(), self.stores.begin(), self.stores.end());
-  self.stores.clear();
-  if (timing_ == Timing::early)
-    for (const BulkStore& store : self.committed_stores) perform(store);
+namespace {
+
+/// Calls action(distance in the box, address in the tensor or null) for every 16 bytes of a box.
+template <class Action>
+void for_units(const Tensor& tensor, const std::array<int, 4>& at, const Action& action) {
+  require(tensor.box[0] == 64, "a box with rows of other than 128 bytes");
+  int row = 0;
+  std::array<int, 4> in{};
+  for (in[3] = 0; in[3] < tensor.box[3]; ++in[3])
+    for (in[2] = 0; in[2] < tensor.box[2]; ++in[2])
+      for (in[1] = 0; in[1] < tensor.box[1]; ++in[1], ++row)
+        for (in[0] = 0; in[0] < tensor.box[0]; in[0] += 8) {
+          const std::byte* address = tensor.data + (at[0] + in[0]) * std::int64_t{2};
+          bool inside = true;
+          for (std::size_t dimension = 0; dimension < 4; ++dimension) {
+            const std::int64_t place = at[dimension] + in[dimension];
+            inside = inside && place >= 0 && place < tensor.sizes[dimension];
+            if (dimension > 0) address += place * tensor.stride_bytes[dimension];
+          }
+          action(static_cast<std::uint32_t>(row * 128 + ((in[0] * 2) ^ (row % 8 << 4))),
+                 inside ? address : nullptr);
+        }
 }
 
-void Block::wait_stores() {
-  auto& stores = thread().committed_stores;
-  if (timing_ == Timing::late)
-    for (const BulkStore& store : stores) perform(store);
-  stores.clear();
+}  // namespace
+
+void Block::copy_box(std::uint32_t to, const Tensor& tensor, const std::array<int, 4>& at,
+                     std::uint32_t barrier) {
+  require(to % 1024 == 0, "a swizzled box at an address that 1024 does not divide");
+  Event event{{}, barrier, 0};
+  for_units(tensor, at, [&](std::uint32_t distance, const std::byte* from) {
+    if (from != nullptr) check_range(memory_.readable, from, 16, 16);
+    shared(to + distance, 16, 16);
+    event.copies.push_back({to + distance, from, from == nullptr ? 0 : 16, 16});
+    event.completed_bytes += 16;
+  });
+  if (timing_ == Timing::early)
+    happen(event);
+  else
+    events_.push_back(std::move(event));
+}
+
+void Block::store_box(const Tensor& tensor, const std::array<int, 4>& at, std::uint32_t from) {
+  require(from % 1024 == 0, "a swizzled box at an address that 1024 does not divide");
+  for_units(tensor, at, [&](std::uint32_t distance, const std::byte* to) {
+    shared(from + distance, 16, 16);
+    if (to == nullptr) return;
+    check_range(memory_.writable, to, 16, 16);
+    thread().stores.push_back({const_cast<std::byte*>(to), from + distance, 16});
+  });
+}
+
+void Block::commit_stores() {
+  Thread& self = thread();
+  if (timing_ == Timing::early)
+    for (const BulkStore& store : self.stores) perform(store);
+  self.store_groups.push_back(std::move(self.stores));
+  self.stores.clear();
+}
+
+void Block::wait_stores(std::size_t pending) {
+  auto& groups = thread().store_groups;
+  for (; groups.size() > pending; groups.pop_front())
+    if (timing_ == Timing::late)
+      for (const BulkStore& store : groups.front()) perform(store);
 }
 
 void launch(int blocks, int threads, int shared_bytes, Timing timing, const GlobalMemory& memory,

@@ -52,24 +52,38 @@ struct BulkStore {
 /// One wgmma of one thread. Registers are read and written when it is done, as the GPU may.
 struct WgmmaIssue {
   enum class Kind { f16, bf16, tf32 } kind;
+  /// Where the left operand is: in registers, or in shared memory as rows of terms or of samples.
+  enum class Left { registers, rows, columns } left_form;
   int columns;
   float* sums;
-  const std::uint32_t* left;
+  const std::uint32_t* left;  ///< in registers
+  std::uint64_t left_shared;  ///< or described, as the right one
   std::uint64_t right;
   bool add;
+};
+
+/// In the description of an operand: rows of 128 bytes, swizzled.
+inline constexpr std::uint64_t kSwizzled = std::uint64_t{1} << 62;
+
+/// A tensor as the copy engine sees it; dimension 0 is contiguous.
+struct Tensor {
+  const std::byte* data;
+  std::array<std::int64_t, 4> sizes;         ///< elements of 2 bytes
+  std::array<std::int64_t, 4> stride_bytes;  ///< of the first: not used
+  std::array<int, 4> box;                    ///< elements
 };
 
 class Fiber;
 
 struct Thread {
   int index = 0;
-  std::vector<Copy> copies;                    ///< asynchronous, of no group yet
-  std::vector<std::vector<Copy>> copy_groups;  ///< committed
-  std::vector<BulkStore> stores;               ///< of no group yet
-  std::vector<BulkStore> committed_stores;     ///< nobody has waited for
-  std::vector<WgmmaIssue> products;            ///< not done yet, the oldest first
-  std::deque<std::size_t> product_groups;      ///< how many of them are in each committed group
-  std::size_t open_products = 0;               ///< of no group yet
+  std::vector<Copy> copies;                         ///< asynchronous, of no group yet
+  std::vector<std::vector<Copy>> copy_groups;       ///< committed
+  std::vector<BulkStore> stores;                    ///< of no group yet
+  std::deque<std::vector<BulkStore>> store_groups;  ///< committed, and nobody has waited for
+  std::vector<WgmmaIssue> products;                 ///< not done yet, the oldest first
+  std::deque<std::size_t> product_groups;           ///< how many of them are in each committed group
+  std::size_t open_products = 0;                    ///< of no group yet
   // What the lanes of a warp show each other.
   std::uint32_t lane_address = 0;
   std::array<std::uint32_t, 4> lane_registers{};
@@ -112,6 +126,8 @@ class Block {
 
   /// Waits until `threads` are there; the last of them does `action` first.
   void meet(Meeting& meeting, int threads, const std::function<void()>& action = {});
+  /// Counts as one of them and goes on.
+  static void signal(Meeting& meeting, int threads);
   Meeting& warp_meeting() { return warps_[static_cast<std::size_t>(running_ / 32)]; }
   Meeting& warpgroup_meeting() { return warpgroups_[static_cast<std::size_t>(running_ / 128)]; }
   Meeting& numbered_meeting(int number) { return numbered_.at(static_cast<std::size_t>(number)); }
@@ -128,8 +144,11 @@ class Block {
   void arrive_after_copies(std::uint32_t barrier);
   void copy_bulk(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier);
   void store_bulk(void* to, std::uint32_t from, int bytes);
+  /// A box of a tensor, in swizzled rows of 128 bytes.
+  void copy_box(std::uint32_t to, const Tensor& tensor, const std::array<int, 4>& at, std::uint32_t barrier);
+  void store_box(const Tensor& tensor, const std::array<int, 4>& at, std::uint32_t from);
   void commit_stores();
-  void wait_stores();
+  void wait_stores(std::size_t pending);
 
   void issue(const WgmmaIssue& product);
   void commit_products();

@@ -66,11 +66,38 @@ void gather_left(Matrices& m, const WgmmaIssue& product, int thread) {
   }
 }
 
+/// The half number at a place of a swizzled operand: 8 rows of 128 bytes, then the next 8. The
+/// hardware exchanges units of 16 bytes by the address itself.
+float swizzled_number(Block& block, Kind kind, std::uint64_t operand, int row, int byte) {
+  const auto field = [&](int shift) { return static_cast<std::uint32_t>(operand >> shift & 0x3fff) << 4; };
+  if ((operand & kSwizzled) == 0) throw EmulationError("an operand in shared memory that is not swizzled");
+  const std::uint32_t address = field(0) + static_cast<std::uint32_t>(row / 8) * field(32) +
+                                static_cast<std::uint32_t>(row % 8 * 128 + byte);
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, block.shared(address ^ (address >> 7 & 7) << 4, 2, 2), 2);
+  return number_of(kind, bits);
+}
+
+/// Rows of terms, one for each sample, or rows of samples, one for each term.
+void gather_shared_left(Matrices& m, Block& block, const WgmmaIssue& product) {
+  const bool columns = product.left_form == WgmmaIssue::Left::columns;
+  for (int row = 0; row < kRows; ++row)
+    for (int term = 0; term < kMaxTerms; ++term)
+      m.left[row][term] = swizzled_number(block, product.kind, product.left_shared, columns ? term : row,
+                                          (columns ? row : term) * 2);
+}
+
 /// Blocks of 8 columns by 16 bytes of terms, each contiguous, a row of 16 bytes a column.
 void gather_right(Matrices& m, Block& block, const WgmmaIssue& product) {
   const auto field = [&](int shift) {
     return static_cast<std::uint32_t>(product.right >> shift & 0x3fff) << 4;
   };
+  if ((product.right & kSwizzled) != 0) {
+    for (int column = 0; column < product.columns; ++column)
+      for (int term = 0; term < kMaxTerms; ++term)
+        m.right[term][column] = swizzled_number(block, product.kind, product.right, column, term * 2);
+    return;
+  }
   const std::uint32_t address = field(0), next_terms = field(16), next_columns = field(32);
   for (int column = 0; column < product.columns; ++column)
     for (std::uint32_t half = 0; half < 2; ++half) {
@@ -131,11 +158,13 @@ void Block::multiply_oldest_group(int first_thread) {
         throw EmulationError("the threads of a warpgroup issued different wgmma");
       const WgmmaIssue& own = one.products.at(at);
       if (own.kind != product.kind || own.columns != product.columns || own.right != product.right ||
-          own.add != product.add)
+          own.add != product.add || own.left_form != product.left_form ||
+          own.left_shared != product.left_shared)
         throw EmulationError("the threads of a warpgroup gave a wgmma different operands");
-      gather_left(matrices, own, index);
+      if (own.left_form == WgmmaIssue::Left::registers) gather_left(matrices, own, index);
       for_sums(matrices, own, index, [&](float& sum, const float& held) { sum = product.add ? held : 0.0f; });
     }
+    if (product.left_form != WgmmaIssue::Left::registers) gather_shared_left(matrices, *this, product);
     gather_right(matrices, *this, product);
     multiply(matrices, product.columns, product.kind == Kind::tf32 ? 8 : 16);
     for (int index = 0; index < 128; ++index)

@@ -1,40 +1,18 @@
-// kronsparse_emulation_tests [--quick] [GoogleTest flags]
-//
 // The wgmma kernel, compiled for the CPU, on problems whose results are exact:
 // every tile there is, widths of copies and stores, tails of every dimension.
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
 #include <set>
 #include <tuple>
 #include <vector>
 
+#include "picker.hpp"
 #include "wgmma_run.hpp"
 
 namespace kronsparse::emulation {
 namespace {
-
-bool quick = false;
-
-/// Picks from lists; the same ones every time.
-class Picker {
- public:
-  explicit Picker(std::uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15u + 1) {}
-  template <class T, std::size_t Count>
-  const T& of(const T (&list)[Count]) {
-    return list[next(Count)];
-  }
-  std::size_t next(std::size_t count) {
-    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
-    return static_cast<std::size_t>(state_ >> 33) % count;
-  }
-
- private:
-  std::uint64_t state_;
-};
 
 struct Format {
   DType dtype;
@@ -44,14 +22,14 @@ constexpr Format kFormats[] = {
     {DType::f16, Mode::fp32}, {DType::bf16, Mode::fp32}, {DType::f32, Mode::tf32}, {DType::f32, Mode::fp32}};
 
 /// A problem with tails in some dimensions and none in others, at some address.
-WgmmaCase any_case(const Format& format, Layout layout, std::int64_t d, Picker& pick) {
+ProductCase any_case(const Format& format, Layout layout, std::int64_t d, Picker& pick) {
   const std::int64_t blocks[] = {1, 2, 3};
   const std::int64_t outputs[] = {5, 32, 37, 48, 64, 72, 96, 128, 150, 192, 256};
   const std::int64_t terms[] = {1, 8, 16, 17, 23, 32, 40, 61, 64, 130};
   const std::int64_t batches[] = {1, 7, 64, 65, 128, 130, 200, 331};
   const Activation activations[] = {Activation::none, Activation::none,      Activation::relu,
                                     Activation::gelu, Activation::gelu_tanh, Activation::silu};
-  WgmmaCase one;
+  ProductCase one;
   Problem& problem = one.problem;
   problem.dtype = format.dtype;
   problem.mode = format.mode;
@@ -96,9 +74,9 @@ std::vector<WgmmaCut>& cuts() {
   return all;
 }
 
-void run(const WgmmaCase& one) {
+void run(const ProductCase& one) {
   try {
-    cuts().push_back(run_case(one));
+    cuts().push_back(run_wgmma(one));
   } catch (const std::exception& error) {
     ADD_FAILURE() << one.text() << ": " << error.what();
   }
@@ -126,7 +104,7 @@ TEST(Wgmma, EveryTile) {
   int at = 0;
   for (const Format& format : kFormats) {
     const auto run_shape = [&](const cuda::WgmmaShape& shape) {
-      WgmmaCase one;
+      ProductCase one;
       one.problem.dtype = format.dtype;
       one.problem.mode = format.mode;
       one.problem.layout = shape.form == cuda::XForm::columns ? Layout::batch_last : Layout::batch_first;
@@ -149,7 +127,7 @@ TEST(Wgmma, LinesOfEveryLength) {
   int at = 0;
   for (const std::int64_t d : {3, 5, 7})
     for (std::int64_t c = 1; c <= (quick ? 8 : 33); ++c, ++at) {
-      WgmmaCase one;
+      ProductCase one;
       one.problem.dtype = at % 2 == 0 ? DType::f16 : DType::bf16;
       one.problem.pattern = {1, 9, c, d};
       one.problem.batch = 5;
@@ -167,7 +145,7 @@ TEST(Wgmma, StreamedWeights) {
     for (const Layout layout : {Layout::batch_first, Layout::batch_last})
       for (const std::int64_t d : {1, 3, 4, 7, 20}) {
         if (layout == Layout::batch_last && d != 3) continue;
-        WgmmaCase one;
+        ProductCase one;
         one.problem.dtype = format.dtype;
         one.problem.mode = format.mode;
         one.problem.layout = layout;
@@ -207,15 +185,3 @@ TEST(WgmmaCoverage, EveryTileAndWidth) {
 
 }  // namespace
 }  // namespace kronsparse::emulation
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  for (int at = 1; at < argc; ++at) {
-    if (std::strcmp(argv[at], "--quick") != 0) {
-      std::fprintf(stderr, "unknown argument '%s'\n", argv[at]);
-      return 2;
-    }
-    kronsparse::emulation::quick = true;
-  }
-  return RUN_ALL_TESTS();
-}

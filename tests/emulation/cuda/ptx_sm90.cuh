@@ -27,7 +27,22 @@ inline void store_bulk(void* to, std::uint32_t from, int bytes) {
   Block::current().store_bulk(to, from, bytes);
 }
 inline void commit_bulk_stores() { Block::current().commit_stores(); }
-inline void wait_bulk_stores() { Block::current().wait_stores(); }
+template <int Pending = 0>
+inline void wait_bulk_stores() {
+  Block::current().wait_stores(Pending);
+}
+
+/// What the emulation's own tensor_map() has put there.
+inline const emulation::Tensor& tensor_of(const void* map) {
+  return *static_cast<const emulation::Tensor*>(map);
+}
+inline void copy_box(std::uint32_t to, const void* map, int at0, int at1, int at2, int at3,
+                     std::uint32_t barrier) {
+  Block::current().copy_box(to, tensor_of(map), {at0, at1, at2, at3}, barrier);
+}
+inline void store_box(const void* map, int at0, int at1, int at2, int at3, std::uint32_t from) {
+  Block::current().store_box(tensor_of(map), {at0, at1, at2, at3}, from);
+}
 inline void fence_for_bulk() {}
 
 inline void wait_for_earlier_kernels() {}
@@ -37,9 +52,15 @@ inline void barrier_of(int number, int threads) {
   Block::current().meet(Block::current().numbered_meeting(number), threads);
 }
 
-/// The inverse of load_matrices_transposed.
-inline void store_matrices_transposed(std::uint32_t address, std::uint32_t r0, std::uint32_t r1,
-                                      std::uint32_t r2, std::uint32_t r3) {
+inline void barrier_signal(int number, int threads) {
+  Block::signal(Block::current().numbered_meeting(number), threads);
+}
+
+/// Lane 4g + t holds, of each of four matrices, elements 2t and 2t + 1 of row g (of column g when
+/// transposed).
+template <bool Transposed>
+inline void store_matrices_of_warp(std::uint32_t address, std::uint32_t r0, std::uint32_t r1,
+                                   std::uint32_t r2, std::uint32_t r3) {
   Block& block = Block::current();
   const int first = block.thread().index / 32 * 32;
   block.thread().lane_address = address;
@@ -50,13 +71,32 @@ inline void store_matrices_transposed(std::uint32_t address, std::uint32_t r0, s
         for (int odd = 0; odd < 2; ++odd) {
           const auto element = static_cast<std::uint16_t>(
               block.thread(first + lane).lane_registers[static_cast<std::size_t>(m)] >> (16 * odd));
-          const int row = lane % 4 * 2 + odd;
-          std::memcpy(block.shared(block.thread(first + 8 * m + row).lane_address, 16, 16) + lane / 4 * 2,
+          const int pair = lane % 4 * 2 + odd;
+          const int row = Transposed ? pair : lane / 4;
+          const int column = Transposed ? lane / 4 : pair;
+          std::memcpy(block.shared(block.thread(first + 8 * m + row).lane_address, 16, 16) + column * 2,
                       &element, 2);
         }
   });
 }
+/// The inverse of load_matrices_transposed.
+inline void store_matrices_transposed(std::uint32_t address, std::uint32_t r0, std::uint32_t r1,
+                                      std::uint32_t r2, std::uint32_t r3) {
+  store_matrices_of_warp<true>(address, r0, r1, r2, r3);
+}
+inline void store_matrices(std::uint32_t address, std::uint32_t r0, std::uint32_t r1, std::uint32_t r2,
+                           std::uint32_t r3) {
+  store_matrices_of_warp<false>(address, r0, r1, r2, r3);
+}
 
+inline void store_shared_2(std::uint32_t address, std::uint16_t value) {
+  std::memcpy(Block::current().shared(address, 2, 2), &value, 2);
+}
+inline std::uint16_t load_shared_2(std::uint32_t address) {
+  std::uint16_t value = 0;
+  std::memcpy(&value, Block::current().shared(address, 2, 2), 2);
+  return value;
+}
 inline void store_shared_8(std::uint32_t address, std::uint32_t v0, std::uint32_t v1) {
   store_shared(address, uint2{v0, v1});
 }

@@ -1,0 +1,40 @@
+// One product by a kernel on the CPU: operands whose results are exact, compared with a plain loop.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "block.hpp"
+#include "cuda/runtime.hpp"
+#include "cuda/wgmma_weights.cuh"
+#include "kronsparse/plan.hpp"
+
+namespace kronsparse::emulation {
+
+/// A problem, where its operands lie, and the GPU that it is cut up for.
+struct ProductCase {
+  Problem problem;
+  int x_offset = 0;         ///< elements from an address that 16 divides
+  int y_offset = 0;         ///< alike
+  int multiprocessors = 3;  ///< few, so that a block computes several tiles
+  bool infinite = false;    ///< one x is an infinity
+  Timing timing = Timing::late;
+
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] cuda::GpuFacts gpu() const;
+};
+
+/// The shape of a launch, and the kernel with its arguments.
+struct Launch {
+  int blocks;
+  int threads;
+  int shared_bytes;
+  std::function<void()> kernel;
+};
+
+/// Runs what `launch_of(operands, packed weights)` says; an EmulationError says which result differs, or
+/// what the kernel did that a GPU would not allow. `split`: floats are two TF32 numbers.
+void run_product(const ProductCase& one, const cuda::WgmmaOrder& order, bool split,
+                 const std::function<Launch(const Operands&, const void*)>& launch_of);
+
+}  // namespace kronsparse::emulation
