@@ -13,6 +13,8 @@
 
 namespace kronsparse::cuda {
 
+constexpr int kGemmProducerThreads = 128;
+constexpr int kGemmConsumerThreads = 256;
 /// A stage of the ring is this many chunks of 16 terms: 128 bytes of terms.
 constexpr int kGemmStageChunks = 4;
 constexpr int kGemmStageTerms = 16 * kGemmStageChunks;

@@ -5,7 +5,6 @@
 #include "core/message.hpp"
 #include "cuda/backend.hpp"
 #include "cuda/launch.hpp"
-#include "cuda/multiply_gemm.cuh"
 #include "cuda/multiply_gemm.hpp"
 #include "cuda/tensor_core.hpp"
 

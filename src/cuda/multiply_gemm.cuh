@@ -16,9 +16,6 @@
 
 namespace kronsparse::cuda {
 
-constexpr int kGemmProducerThreads = 128;
-constexpr int kGemmConsumerThreads = 256;
-
 template <Arithmetic A, GemmShape S>
 struct GemmTraits {
   static constexpr Arithmetic arithmetic = A;

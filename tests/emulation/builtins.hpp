@@ -4,7 +4,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
-#include <math.h>  // unqualified fmaf, erf, isfinite: as device code has them
+#include <math.h>  // NOLINT: unqualified fmaf, erf, isfinite, as device code has them
 
 #include <bit>
 #include <cstdint>

@@ -3,7 +3,6 @@
 #include <memory>
 #include <new>
 
-#include "cuda/multiply_gemm.cuh"
 #include "cuda/multiply_gemm.hpp"
 
 namespace kronsparse {

@@ -32,7 +32,7 @@ class Memory {
  public:
   Memory(DType dtype, std::int64_t elements, int offset)
       : dtype_(dtype), bytes_(dtype == DType::f32 ? 4 : 2), elements_(elements) {
-    const auto before = static_cast<std::size_t>(16 + offset * bytes_);
+    const std::size_t before = 16 + static_cast<std::size_t>(offset) * static_cast<std::size_t>(bytes_);
     const std::size_t all = before + static_cast<std::size_t>(elements * bytes_);
     data_ = std::make_unique<std::byte[]>(all);
     std::memset(data_.get(), 0xff, all);
