@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <vector>
 
 #include "kronsparse/buffer.hpp"
 #include "kronsparse/error.hpp"
@@ -13,6 +15,10 @@ namespace {
 
 std::atomic<std::int64_t> plans_made{0};
 std::atomic<std::int64_t> values_packed{0};
+
+/// A stream that nobody has: null is the default one.
+int address_of_no_stream = 0;
+const Stream no_stream = &address_of_no_stream;
 
 }  // namespace
 
@@ -29,18 +35,22 @@ struct PlanCache::Stamp {
 class PlanCache::Entry {
  public:
   /// Values with another stamp than those packed before, or an unknown one, are packed now.
+  /// While a stream is captured nothing may be waited for; torch has waited for all streams before.
   void run(const Problem& problem, Device device, const std::optional<Values>& values, const Stamp& stamp,
-           const Operands& operands) {
+           const Operands& operands, bool is_captured) {
     {
       const std::shared_lock reading(mutex_);
       if (plan_ && (!values || (stamp.is_known() && stamp == stamp_))) {
-        wait_for_packing(operands.stream);
+        if (!is_captured) wait_for_packing(operands.stream);
+        remember(operands.stream);
         plan_->run(operands);
         return;
       }
     }
     // Whoever packs has the plan alone: on the CPU until the run is done, on a GPU until it is enqueued.
     const std::unique_lock changing(mutex_);
+    if (!is_captured) wait_for_runs_elsewhere(device, operands.stream);
+    remember(operands.stream);
     if (values)
       pack(problem, device, *values, operands.stream);
     else if (!plan_)
@@ -87,12 +97,32 @@ class PlanCache::Entry {
     is_packed_for_all_ = true;
   }
 
+  /// Runs of other streams may still read what is about to be packed anew.
+  void wait_for_runs_elsewhere(Device device, Stream stream) {
+    const std::scoped_lock lock(streams_mutex_);
+    for (const Stream other : streams_)
+      if (other != stream) synchronise(device, other);
+    streams_.clear();
+    last_stream_ = no_stream;
+  }
+
+  /// That there are runs on this stream. Nearly always it is the one of the run before.
+  void remember(Stream stream) {
+    if (stream == last_stream_.load(std::memory_order_relaxed)) return;
+    const std::scoped_lock lock(streams_mutex_);
+    if (std::ranges::find(streams_, stream) == streams_.end()) streams_.push_back(stream);
+    last_stream_ = stream;
+  }
+
   mutable std::shared_mutex mutex_;
   std::optional<Plan> plan_;
   std::optional<Tensor> memory_;  ///< of the values, kept so that its address stays theirs
   Stamp stamp_;
   Stream packed_on_ = nullptr;
   std::atomic<bool> is_packed_for_all_ = true;  ///< streams, not only for the one it was done on
+  std::mutex streams_mutex_;
+  std::vector<Stream> streams_;                  ///< with runs since the last packing
+  std::atomic<Stream> last_stream_ = no_stream;  ///< of them
 };
 
 Packing parse_packing(std::string_view text) {
@@ -144,12 +174,12 @@ void PlanCache::run(const Problem& problem, Device device, const std::optional<V
     }
   }
   if (!is_captured) {
-    find_or_make(key)->run(problem, device, values, stamp, operands);
+    find_or_make(key)->run(problem, device, values, stamp, operands, false);
     return;
   }
   const std::shared_ptr<Entry> entry = find_or_take_for_capture(key);
   if (values && values->packing != Packing::frozen) stamp = {};  // inside the graph
-  entry->run(problem, device, values, stamp, operands);
+  entry->run(problem, device, values, stamp, operands, true);
 }
 
 std::shared_ptr<PlanCache::Entry> PlanCache::find_or_make(const Key& key) {

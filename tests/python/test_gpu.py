@@ -182,6 +182,22 @@ def test_compiled():
     compiled(x).float().square().mean().backward()
 
 
+def test_new_values_wait_for_runs_on_other_streams():
+    layer = KSLinear(4096, 4096, chain=MONARCH, bias=False, dtype=torch.float16).requires_grad_(False)
+    x = torch.randn(20000, 4096, dtype=torch.float16)
+    before = layer(x)
+    other = torch.cuda.Stream()
+    other.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(other):
+        results = [layer(x) for _ in range(4)]
+    layer.factor0.mul_(2)  # packed by the next call, on this stream
+    after = layer(x)
+    torch.cuda.synchronize()
+    for result in results:
+        assert torch.equal(result, before)
+    assert torch.equal(after, 2 * before)
+
+
 def test_host_time_of_a_call():
     """KSLinear may take five microseconds more than nn.Linear."""
     linear = torch.nn.Linear(64, 64, dtype=torch.float16)
