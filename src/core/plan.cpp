@@ -17,16 +17,8 @@ struct Plan::State {
   const Implementation* implementation;
   std::unique_ptr<Executor> executor;
 
-  void set_values(const void* values, Stream stream) const {
-    check_pointer("values", values, problem.dtype);
-    executor->set_values(values, stream);
-  }
-
-  void set_values_now(const void* values) const {
-    set_values(values, nullptr);
-    // A run may come on any stream, and the caller may free or change the values.
-    backend->memory.synchronise(device, nullptr);
-  }
+  /// A run may come on any stream, and the caller may free or change the values.
+  void wait_for_packing() const { backend->memory.synchronise(device, nullptr); }
 };
 
 namespace {
@@ -39,18 +31,6 @@ void check_not_moved_from(const void* state) {
   throw Error(ErrorCode::out_of_memory, message("plan: memory ran out for {}", problem.to_string()));
 }
 
-template <class SetValues>
-void pack(const Problem& problem, const SetValues& set_values) {
-  if (problem.operation == Operation::gradient)
-    throw Error(ErrorCode::invalid_argument,
-                message("values: given to a plan of {}, which has none", problem.to_string()));
-  try {
-    set_values();
-  } catch (const std::bad_alloc&) {
-    throw_out_of_memory(problem);
-  }
-}
-
 }  // namespace
 
 Plan::Plan(const Problem& problem, const void* values, Device device, std::string_view implementation) {
@@ -61,7 +41,10 @@ Plan::Plan(const Problem& problem, const void* values, Device device, std::strin
   try {
     state_ = std::make_unique<State>(
         State{problem, device, &backend_of(device), &chosen, chosen.make(problem, device)});
-    if (has_values) state_->set_values_now(values);
+    if (has_values) {
+      state_->executor->set_values(values, nullptr);
+      state_->wait_for_packing();
+    }
   } catch (const std::bad_alloc&) {
     throw_out_of_memory(problem);
   }
@@ -72,13 +55,21 @@ Plan& Plan::operator=(Plan&&) noexcept = default;
 Plan::~Plan() = default;
 
 void Plan::set_values(const void* values) {
-  check_not_moved_from(state_.get());
-  pack(state_->problem, [&] { state_->set_values_now(values); });
+  set_values(values, nullptr);
+  state_->wait_for_packing();
 }
 
 void Plan::set_values(const void* values, Stream stream) {
   check_not_moved_from(state_.get());
-  pack(state_->problem, [&] { state_->set_values(values, stream); });
+  if (state_->problem.operation == Operation::gradient)
+    throw Error(ErrorCode::invalid_argument,
+                message("values: given to a plan of {}, which has none", state_->problem.to_string()));
+  check_pointer("values", values, state_->problem.dtype);
+  try {
+    state_->executor->set_values(values, stream);
+  } catch (const std::bad_alloc&) {
+    throw_out_of_memory(state_->problem);
+  }
 }
 
 void Plan::run(const Operands& operands) const {

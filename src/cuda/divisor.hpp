@@ -1,5 +1,5 @@
-// Division of indices by numbers that a launch knows: a multiplication where the GPU would need forty
-// dependent instructions.
+// Divisions: by numbers that a launch knows, a multiplication where the GPU would need forty dependent
+// instructions; and on the host, rounded up.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,6 +8,11 @@
 #include <cstdint>
 
 namespace kronsparse::cuda {
+
+/// How many of `by` hold `value`.
+[[nodiscard]] constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) {
+  return (value + by - 1) / by;
+}
 
 /// Divides numbers below 2^31 by one from 1 to 2^31.
 class Divisor {

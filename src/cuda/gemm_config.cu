@@ -1,12 +1,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cuda/divisor.hpp"
 #include "cuda/gemm_config.hpp"
 
 namespace kronsparse::cuda {
 namespace {
-
-constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
 /// The shape that wastes the fewest outputs; of equals the widest.
 std::size_t choose_shape(bool columns, std::int64_t b) {

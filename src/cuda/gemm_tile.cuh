@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/ring.cuh"
 #include "cuda/tensor_core.cuh"
 #include "cuda/wgmma_weights.cuh"
 #include "kronsparse/problem.hpp"
@@ -142,15 +143,6 @@ struct Barriers {
     return shared + (kGemmMaxStages + slot) * 16;
   }
   [[nodiscard]] __device__ std::uint32_t weights_empty(int slot) const { return weights_full(slot) + 8; }
-};
-
-/// A place in a ring. The parity turns with every round.
-struct RingPlace {
-  int at = 0;
-  int parity = 0;
-  __device__ void advance(int size, int by = 1) {
-    for (at += by; at >= size; at -= size) parity ^= 1;
-  }
 };
 
 /// Where byte `byte` of row `row` lies in a box with rows of 128 bytes, as the copy engine swizzles it.

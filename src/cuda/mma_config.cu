@@ -1,12 +1,11 @@
 #include <algorithm>
 
+#include "cuda/divisor.hpp"
 #include "cuda/mma_config.hpp"
 #include "cuda/tensor_core.hpp"
 
 namespace kronsparse::cuda {
 namespace {
-
-std::int64_t divided_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
 /// The smallest number >= value that leaves `rest` when divided by 32.
 int with_rest_of_32(int value, int rest) { return value + ((rest - value) % 32 + 32) % 32; }

@@ -206,7 +206,7 @@ class Consumer {
         finish(tile, tile.n0);
         store(tile, tile.n0);
       } else {
-        place_.advance(p_.stages, tile_stages);
+        place_.skip(p_.stages, tile_stages);
       }
       turn ^= 1;
       begun = true;

@@ -72,11 +72,11 @@ class Consumer {
     constexpr int chunks_together = 2;
     int add = 0;
     for (int chunk = 0; chunk < p_.chunks; chunk += Traits::sub_chunks) {
-      ptx::barrier_wait(barriers_.full(place_.stage), place_.parity);
-      const std::uint32_t x = shared_ + p_.stages_offset + place_.stage * p_.x_stage_bytes;
+      ptx::barrier_wait(barriers_.full(place_.at), place_.parity);
+      const std::uint32_t x = shared_ + p_.stages_offset + place_.at * p_.x_stage_bytes;
       const std::uint32_t weights =
           shared_ + p_.w_region_offset +
-          (p_.w_stage_bytes == 0 ? chunk * p_.w_chunk_bytes : place_.stage * p_.w_stage_bytes);
+          (p_.w_stage_bytes == 0 ? chunk * p_.w_chunk_bytes : place_.at * p_.w_stage_bytes);
       // Operands have registers of their own until their products are done: the
       // compiler lets no wgmma be under way across the end of a stage.
       Operands16<Traits> operands[Traits::sub_chunks][kOperands];
@@ -95,7 +95,7 @@ class Consumer {
         }
       }
       ptx::wgmma_wait<0>();
-      release(barriers_.empty(place_.stage));
+      release(barriers_.empty(place_.at));
       place_.advance(p_.stages);
       add = 1;
       if constexpr (Traits::compensated) {

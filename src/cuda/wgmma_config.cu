@@ -3,13 +3,12 @@
 #include <span>
 
 #include "cuda/alignment.hpp"
+#include "cuda/divisor.hpp"
 #include "cuda/tensor_core.hpp"
 #include "cuda/wgmma_config.hpp"
 
 namespace kronsparse::cuda {
 namespace {
-
-constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
 int words_of(const WgmmaShape& shape, int word_products) {
   return shape.products / word_products * (shape.split_words ? 2 : 1);

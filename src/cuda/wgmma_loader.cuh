@@ -19,6 +19,7 @@
 
 #include "cuda/divisor.hpp"
 #include "cuda/ptx_sm90.cuh"
+#include "cuda/ring.cuh"
 #include "cuda/tensor_core.cuh"
 #include "cuda/wgmma_weights.cuh"
 #include "kronsparse/problem.hpp"
@@ -182,18 +183,6 @@ struct Barriers {
   [[nodiscard]] __device__ std::uint32_t group_empty() const { return shared + kMaxStages * 16 + 8; }
 };
 
-/// A place in the ring of stages. The parity turns with every round.
-struct RingPlace {
-  int stage = 0;
-  int parity = 0;
-  __device__ void advance(int stages) {
-    if (++stage == stages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 /// One thread of the producer. It copies the same places of every chunk, so that a copy costs an addition.
 template <class Traits>
 class Producer {
@@ -241,8 +230,8 @@ class Producer {
       for (; index < group_end; index += share.step) {
         enter_tile(tile_at(p_, index, Traits::tile_n));
         for (int chunk = 0; chunk < p_.chunks; chunk += Traits::sub_chunks) {
-          ptx::barrier_wait(barriers_.empty(place.stage), place.parity ^ 1);
-          load_stage(place.stage);
+          ptx::barrier_wait(barriers_.empty(place.at), place.parity ^ 1);
+          load_stage(place.at);
           place.advance(p_.stages);
         }
       }

@@ -5,8 +5,8 @@
 
 #include <set>
 #include <tuple>
-#include <vector>
 
+#include "cases.hpp"
 #include "cuda/gemm_config.hpp"
 #include "gemm_run.hpp"
 #include "picker.hpp"
@@ -14,18 +14,7 @@
 namespace kronsparse::emulation {
 namespace {
 
-std::vector<GemmCut>& cuts() {
-  static std::vector<GemmCut> all;
-  return all;
-}
-
-void run(const ProductCase& one) {
-  try {
-    cuts().push_back(run_gemm(one));
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << one.text() << ": " << error.what();
-  }
-}
+Cases<GemmCut> cases(run_gemm);
 
 /// A problem whose rows are units of 16 bytes, with tails of tiles.
 ProductCase any_case(DType dtype, Layout layout, Picker& pick) {
@@ -74,7 +63,7 @@ TEST(Gemm, AnyProblem) {
   for (const DType dtype : {DType::f16, DType::bf16})
     for (const Layout layout : {Layout::batch_first, Layout::batch_last}) {
       Picker pick(static_cast<std::uint64_t>(dtype) * 2 + static_cast<std::uint64_t>(layout));
-      for (int at = 0; at < (quick ? 4 : 24); ++at) run(any_case(dtype, layout, pick));
+      for (int at = 0; at < (quick ? 4 : 24); ++at) cases.run(any_case(dtype, layout, pick));
     }
 }
 
@@ -90,7 +79,7 @@ TEST(Gemm, EveryTile) {
       one.problem.batch = 3 * shape.samples() + 8;
       one.multiprocessors = 1;
       one.timing = at++ % 2 == 0 ? Timing::late : Timing::early;
-      run(one);
+      cases.run(one);
     }
 }
 
@@ -103,7 +92,7 @@ TEST(Gemm, RingsNoLongerThanATile) {
       one.problem = Problem::parse(text);
       one.multiprocessors = 1;
       one.timing = timing;
-      run(one);
+      cases.run(one);
     }
 }
 
@@ -115,18 +104,18 @@ TEST(Gemm, StreamedWeights) {
     one.problem = Problem::parse(text);
     one.multiprocessors = 1 + at % 3;
     one.timing = at++ % 2 == 0 ? Timing::late : Timing::early;
-    run(one);
+    cases.run(one);
   }
 }
 
 /// Cases are picked, tiles chosen for them: this says that nothing is left out.
 /// Run by itself (a filter) it has nothing to look at.
 TEST(GemmCoverage, EveryTileAndWay) {
-  if (quick || cuts().empty()) GTEST_SKIP() << "needs all cases";
+  if (quick || cases.cuts().empty()) GTEST_SKIP() << "needs all cases";
   std::set<std::tuple<DType, std::size_t>> shapes;
   std::set<std::tuple<bool, int>> weights;
   std::set<std::tuple<bool, bool, bool>> copies;
-  for (const GemmCut& cut : cuts()) {
+  for (const GemmCut& cut : cases.cuts()) {
     const bool columns = cuda::gemm_shapes[cut.shape_index].columns;
     shapes.emplace(cut.dtype, cut.shape_index);
     weights.emplace(columns, cut.w_slots);

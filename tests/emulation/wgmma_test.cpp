@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <set>
 #include <tuple>
-#include <vector>
 
+#include "cases.hpp"
 #include "picker.hpp"
 #include "wgmma_run.hpp"
 
@@ -68,24 +68,12 @@ ProductCase any_case(const Format& format, Layout layout, std::int64_t d, Picker
   return one;
 }
 
-/// What the cases of this process have run.
-std::vector<WgmmaCut>& cuts() {
-  static std::vector<WgmmaCut> all;
-  return all;
-}
-
-void run(const ProductCase& one) {
-  try {
-    cuts().push_back(run_wgmma(one));
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << one.text() << ": " << error.what();
-  }
-}
+Cases<WgmmaCut> cases(run_wgmma);
 
 void run_any(const Format& format, Layout layout, std::int64_t d, int count) {
   Picker pick(static_cast<std::uint64_t>(d) * 8 + static_cast<std::uint64_t>(&format - kFormats) * 2 +
               static_cast<std::uint64_t>(layout));
-  for (int at = 0; at < (quick ? (count + 3) / 4 : count); ++at) run(any_case(format, layout, d, pick));
+  for (int at = 0; at < (quick ? (count + 3) / 4 : count); ++at) cases.run(any_case(format, layout, d, pick));
 }
 
 TEST(Wgmma, BatchFirst) {
@@ -112,7 +100,7 @@ TEST(Wgmma, EveryTile) {
       one.problem.batch = 67;
       one.multiprocessors = 1;
       one.timing = at++ % 2 == 0 ? Timing::late : Timing::early;
-      run(one);
+      cases.run(one);
     };
     if (format.dtype == DType::f32)
       for (const cuda::WgmmaShape& shape : cuda::float_shapes) run_shape(shape);
@@ -135,7 +123,7 @@ TEST(Wgmma, LinesOfEveryLength) {
       one.problem.cols_stride = (c * d + 15) / 8 * 8;
       one.problem.rows_stride = (9 * d + 15) / 8 * 8;
       one.timing = at % 3 == 0 ? Timing::early : Timing::late;
-      run(one);
+      cases.run(one);
     }
 }
 
@@ -156,18 +144,18 @@ TEST(Wgmma, StreamedWeights) {
         one.problem.batch = 20;
         one.multiprocessors = 1;
         one.timing = d % 2 == 0 ? Timing::early : Timing::late;
-        run(one);
+        cases.run(one);
       }
 }
 
 /// Cases are picked, tiles chosen for them: this says that none is left out, nor any width.
 /// Run by itself (a filter) it has nothing to look at.
 TEST(WgmmaCoverage, EveryTileAndWidth) {
-  if (quick || cuts().empty()) GTEST_SKIP() << "needs all cases";
+  if (quick || cases.cuts().empty()) GTEST_SKIP() << "needs all cases";
   std::set<std::tuple<cuda::Arithmetic, std::size_t>> shapes;
   std::set<std::tuple<bool, cuda::XForm, int>> copies, stores;
   std::set<std::tuple<cuda::XForm, bool>> residence;
-  for (const WgmmaCut& cut : cuts()) {
+  for (const WgmmaCut& cut : cases.cuts()) {
     const bool half = cut.arithmetic == cuda::Arithmetic::f16 || cut.arithmetic == cuda::Arithmetic::bf16;
     const cuda::XForm form =
         half ? cuda::half_shapes[cut.shape_index].form : cuda::float_shapes[cut.shape_index].form;

@@ -6,7 +6,7 @@ from conftest import LAYOUTS, PATTERNS, dense_factor, expected, input_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kronsparse.torch import _operators
-from torch.library import opcheck
+from torch import library
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128]
 OPERATORS = torch.ops.kronsparse
@@ -85,10 +85,10 @@ def test_registration_is_complete(layout, requires_grad):
     g = input_of(12, (2, 3), layout, torch.float32, requires_grad=requires_grad)
     values = torch.randn(2, 3, 2, 2, requires_grad=requires_grad)
     bias = torch.randn(12, requires_grad=requires_grad)
-    opcheck(OPERATORS.multiply.default, (x, values, bias, "none", layout, "fp32", "on_change"))
-    opcheck(OPERATORS.multiply.default, (x, values), {"layout": layout})
-    opcheck(OPERATORS.adjoint.default, (g, values, layout))
-    opcheck(OPERATORS.gradient.default, (x, g, 2, 3, 2, 2, layout))
+    library.opcheck(OPERATORS.multiply.default, (x, values, bias, "none", layout, "fp32", "on_change"))
+    library.opcheck(OPERATORS.multiply.default, (x, values), {"layout": layout})
+    library.opcheck(OPERATORS.adjoint.default, (g, values, layout))
+    library.opcheck(OPERATORS.gradient.default, (x, g, 2, 3, 2, 2, layout))
 
 
 def strided_inputs(layout):

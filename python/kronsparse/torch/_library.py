@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, library
 
 LIBRARY = Path(__file__).absolute().parent.parent / "libkronsparse_torch.so"
 OLDEST_TORCH = (2, 10)
@@ -57,10 +57,10 @@ def _with_features(x: Tensor, layout: str, features: int) -> Tensor:
     return x.new_empty(shape)
 
 
-def _check_features(argument: str, x: Tensor, layout: str, features: int) -> None:
+def check_features(argument: str, x: Tensor, layout: str, features: int, meaning: str = "") -> None:
     if x.dim() == 0 or x.shape[features_dimension(layout)] != features:
         which = "last" if layout == "batch_first" else "first"
-        raise ValueError(f"{argument}: sizes {tuple(x.shape)} given, the {which} must be {features}")
+        raise ValueError(f"{argument}: sizes {tuple(x.shape)} given, the {which} must be {meaning}{features}")
 
 
 def _multiply_fake(
@@ -73,7 +73,7 @@ def _multiply_fake(
     packing: str = "each_call",
 ) -> Tensor:
     a, b, c, d = values.shape
-    _check_features("x", x, layout, a * c * d)
+    check_features("x", x, layout, a * c * d)
     return _with_features(x, layout, a * b * d)
 
 
@@ -81,19 +81,19 @@ def _adjoint_fake(
     x: Tensor, values: Tensor, layout: str = "batch_first", mode: str = "fp32", packing: str = "each_call"
 ) -> Tensor:
     a, b, c, d = values.shape
-    _check_features("x", x, layout, a * b * d)
+    check_features("x", x, layout, a * b * d)
     return _with_features(x, layout, a * c * d)
 
 
 def _gradient_fake(
     x: Tensor, g: Tensor, a: int, b: int, c: int, d: int, layout: str = "batch_first", mode: str = "fp32"
 ) -> Tensor:
-    _check_features("x", x, layout, a * c * d)
-    _check_features("g", g, layout, a * b * d)
+    check_features("x", x, layout, a * c * d)
+    check_features("g", g, layout, a * b * d)
     return x.new_empty((a, b, c, d))
 
 
 if not why_unusable:
-    torch.library.register_fake("kronsparse::multiply", _multiply_fake)
-    torch.library.register_fake("kronsparse::adjoint", _adjoint_fake)
-    torch.library.register_fake("kronsparse::gradient", _gradient_fake)
+    library.register_fake("kronsparse::multiply", _multiply_fake)
+    library.register_fake("kronsparse::adjoint", _adjoint_fake)
+    library.register_fake("kronsparse::gradient", _gradient_fake)

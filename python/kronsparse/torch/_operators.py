@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, library
 from torch.autograd import forward_ad
 
 from kronsparse.torch._library import why_unusable
@@ -113,127 +113,6 @@ def _below_autograd(operator: Callable[..., Tensor], *inputs: Any) -> Tensor:
         return operator(*inputs)
 
 
-class _Multiply(torch.autograd.Function):
-    @staticmethod
-    def forward(*inputs: Any) -> Tensor:
-        return _below_autograd(_multiply_operator, *inputs)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, values, _, activation, ctx.layout, ctx.mode, ctx.packing = inputs
-        if activation != "none":
-            raise NotImplementedError(
-                f"activation: {activation!r} given to kronsparse::multiply where a gradient is needed, must "
-                "be 'none' there; kronsparse.torch.ks_linear applies it as an operation of its own"
-            )
-        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, values)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, values = ctx.saved_tensors
-        grad_x = grad_values = grad_bias = None
-        if ctx.needs_input_grad[0]:
-            grad_x = adjoint(g, values, ctx.layout, ctx.mode, ctx.packing)
-        if ctx.needs_input_grad[1]:
-            a, b, c, d = values.shape
-            grad_values = gradient(x, g, a, b, c, d, ctx.layout, ctx.mode).to(values.dtype)
-        # Arguments left out in a call of the operator have no entry.
-        if len(ctx.needs_input_grad) > 2 and ctx.needs_input_grad[2]:
-            grad_bias = _sum_over_batch(g, ctx.layout)
-        return grad_x, grad_values, grad_bias, None, None, None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Tensor, int]:
-        return _multiply_vmap(info, in_dims, *inputs)
-
-
-class _Adjoint(torch.autograd.Function):
-    @staticmethod
-    def forward(*inputs: Any) -> Tensor:
-        return _below_autograd(torch.ops.kronsparse.adjoint.default, *inputs)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, values, ctx.layout, ctx.mode, ctx.packing = inputs
-        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, values)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, values = ctx.saved_tensors
-        grad_x = grad_values = None
-        if ctx.needs_input_grad[0]:
-            grad_x = multiply(g, values, None, "none", ctx.layout, ctx.mode, ctx.packing)
-        if ctx.needs_input_grad[1]:
-            # K^H x is linear in the conjugates of the values: x and g change places.
-            a, b, c, d = values.shape
-            grad_values = gradient(g, x, a, b, c, d, ctx.layout, ctx.mode).to(values.dtype)
-        return grad_x, grad_values, None, None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Tensor, int]:
-        return _adjoint_vmap(info, in_dims, *inputs)
-
-
-class _Gradient(torch.autograd.Function):
-    @staticmethod
-    def forward(*inputs: Any) -> Tensor:
-        return _below_autograd(torch.ops.kronsparse.gradient.default, *inputs)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, g, _, _, _, _, ctx.layout, ctx.mode = inputs
-        ctx.save_for_backward(x, g)
-
-    @staticmethod
-    def backward(ctx: Any, h: Tensor) -> tuple[Tensor | None, ...]:
-        x, g = ctx.saved_tensors
-        grad_x = grad_g = None
-        if ctx.needs_input_grad[0]:
-            grad_x = adjoint(g, h, ctx.layout, ctx.mode)
-        if ctx.needs_input_grad[1]:
-            grad_g = multiply(x, h, None, "none", ctx.layout, ctx.mode)
-        return grad_x, grad_g, None, None, None, None, None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Tensor, int]:
-        return _gradient_vmap(info, in_dims, *inputs)
-
-
-def _sum_over_batch(g: Tensor, layout: str) -> Tensor:
-    batch = range(g.dim() - 1) if layout == "batch_first" else range(1, g.dim())
-    return g.sum(tuple(batch)) if g.dim() > 1 else g
-
-
-def _multiply_autocast(
-    x: Tensor,
-    values: Tensor,
-    bias: Tensor | None = None,
-    activation: str = "none",
-    layout: str = "batch_first",
-    mode: str = "fp32",
-    packing: str = "each_call",
-) -> Tensor:
-    """Computes in the autocast dtype. Float32 values stay: the kernel packs them in x's dtype, and the
-    packed ones are found again by the parameter's version, which those of a copy would not be."""
-    device = x.device.type
-    dtype = torch.get_autocast_dtype(device)
-
-    def cast(tensor: Tensor) -> Tensor:
-        return tensor.to(dtype) if _autocast_applies(tensor) else tensor
-
-    x = cast(x)
-    if values.dtype != torch.float32 or x.dtype != dtype:
-        values = cast(values)
-    if bias is not None:
-        bias = cast(bias)
-    with torch.autocast(device, enabled=False):
-        return multiply(x, values, bias, activation, layout, mode, packing)
-
-
-def _autocast_applies(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() and tensor.dtype != torch.float64
-
-
 # vmap: where only x has the mapped dimension it is one more of the batch. Where the values have it too, the
 # products are blocks of one larger matrix, with a pattern of size · a instead of a.
 
@@ -317,16 +196,127 @@ def _gradient_vmap(
     return stacked.unflatten(0, (size, a)), 0
 
 
-def _register() -> torch.library.Library:
-    for name, function, vmap in (
-        ("multiply", _Multiply, _multiply_vmap),
-        ("adjoint", _Adjoint, _adjoint_vmap),
-        ("gradient", _Gradient, _gradient_vmap),
-    ):
+class _Multiply(torch.autograd.Function):
+    @staticmethod
+    def forward(*inputs: Any) -> Tensor:
+        return _below_autograd(_multiply_operator, *inputs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, values, _, activation, ctx.layout, ctx.mode, ctx.packing = inputs
+        if activation != "none":
+            raise NotImplementedError(
+                f"activation: {activation!r} given to kronsparse::multiply where a gradient is needed, must "
+                "be 'none' there; kronsparse.torch.ks_linear applies it as an operation of its own"
+            )
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, values)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        x, values = ctx.saved_tensors
+        grad_x = grad_values = grad_bias = None
+        if ctx.needs_input_grad[0]:
+            grad_x = adjoint(g, values, ctx.layout, ctx.mode, ctx.packing)
+        if ctx.needs_input_grad[1]:
+            a, b, c, d = values.shape
+            grad_values = gradient(x, g, a, b, c, d, ctx.layout, ctx.mode).to(values.dtype)
+        # Arguments left out in a call of the operator have no entry.
+        if len(ctx.needs_input_grad) > 2 and ctx.needs_input_grad[2]:
+            grad_bias = _sum_over_batch(g, ctx.layout)
+        return grad_x, grad_values, grad_bias, None, None, None, None
+
+    vmap = staticmethod(_multiply_vmap)
+
+
+class _Adjoint(torch.autograd.Function):
+    @staticmethod
+    def forward(*inputs: Any) -> Tensor:
+        return _below_autograd(torch.ops.kronsparse.adjoint.default, *inputs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, values, ctx.layout, ctx.mode, ctx.packing = inputs
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, values)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        x, values = ctx.saved_tensors
+        grad_x = grad_values = None
+        if ctx.needs_input_grad[0]:
+            grad_x = multiply(g, values, None, "none", ctx.layout, ctx.mode, ctx.packing)
+        if ctx.needs_input_grad[1]:
+            # K^H x is linear in the conjugates of the values: x and g change places.
+            a, b, c, d = values.shape
+            grad_values = gradient(g, x, a, b, c, d, ctx.layout, ctx.mode).to(values.dtype)
+        return grad_x, grad_values, None, None, None
+
+    vmap = staticmethod(_adjoint_vmap)
+
+
+class _Gradient(torch.autograd.Function):
+    @staticmethod
+    def forward(*inputs: Any) -> Tensor:
+        return _below_autograd(torch.ops.kronsparse.gradient.default, *inputs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, g, _, _, _, _, ctx.layout, ctx.mode = inputs
+        ctx.save_for_backward(x, g)
+
+    @staticmethod
+    def backward(ctx: Any, h: Tensor) -> tuple[Tensor | None, ...]:
+        x, g = ctx.saved_tensors
+        grad_x = grad_g = None
+        if ctx.needs_input_grad[0]:
+            grad_x = adjoint(g, h, ctx.layout, ctx.mode)
+        if ctx.needs_input_grad[1]:
+            grad_g = multiply(x, h, None, "none", ctx.layout, ctx.mode)
+        return grad_x, grad_g, None, None, None, None, None, None
+
+    vmap = staticmethod(_gradient_vmap)
+
+
+def _sum_over_batch(g: Tensor, layout: str) -> Tensor:
+    batch = range(g.dim() - 1) if layout == "batch_first" else range(1, g.dim())
+    return g.sum(tuple(batch)) if g.dim() > 1 else g
+
+
+def _multiply_autocast(
+    x: Tensor,
+    values: Tensor,
+    bias: Tensor | None = None,
+    activation: str = "none",
+    layout: str = "batch_first",
+    mode: str = "fp32",
+    packing: str = "each_call",
+) -> Tensor:
+    """Computes in the autocast dtype. Float32 values stay: the kernel packs them in x's dtype, and the
+    packed ones are found again by the parameter's version, which those of a copy would not be."""
+    device = x.device.type
+    dtype = torch.get_autocast_dtype(device)
+
+    def cast(tensor: Tensor) -> Tensor:
+        return tensor.to(dtype) if _autocast_applies(tensor) else tensor
+
+    x = cast(x)
+    if values.dtype != torch.float32 or x.dtype != dtype:
+        values = cast(values)
+    if bias is not None:
+        bias = cast(bias)
+    with torch.autocast(device, enabled=False):
+        return multiply(x, values, bias, activation, layout, mode, packing)
+
+
+def _autocast_applies(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.dtype != torch.float64
+
+
+def _register() -> library.Library:
+    for name, function in (("multiply", _Multiply), ("adjoint", _Adjoint), ("gradient", _Gradient)):
         operator = f"kronsparse::{name}"
-        torch.library.register_autograd(operator, function.backward, setup_context=function.setup_context)
-        torch.library.register_vmap(operator, vmap)
-    fragment = torch.library.Library("kronsparse", "FRAGMENT")
+        library.register_autograd(operator, function.backward, setup_context=function.setup_context)
+        library.register_vmap(operator, function.vmap)
+    fragment = library.Library("kronsparse", "FRAGMENT")
     for key in ("AutocastCPU", "AutocastCUDA"):
         fragment.impl("multiply", _multiply_autocast, key)
     return fragment

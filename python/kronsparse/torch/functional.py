@@ -47,7 +47,7 @@ def ks_linear(
     if activation is not None:
         check_option("activation", activation, ACTIVATIONS)
     chain = checked(Pattern.of(values.shape) for values in factors)
-    check_features(x, layout, chain[-1].cols)
+    _library.check_features("x", x, layout, chain[-1].cols, meaning="in_features, ")
     if bias is not None and tuple(bias.shape) != (chain[0].rows,):
         raise ValueError(f"bias: sizes {tuple(bias.shape)} given, must be ({chain[0].rows},)")
     return apply(x, factors, bias, activation, layout, backend, "each_call")
@@ -56,12 +56,6 @@ def ks_linear(
 def check_option(argument: str, given: object, allowed: Collection[str]) -> None:
     if given not in allowed:
         raise ValueError(f"{argument}: {given!r} given, must be one of {', '.join(allowed)}")
-
-
-def check_features(x: Tensor, layout: str, features: int) -> None:
-    if x.dim() == 0 or x.shape[_library.features_dimension(layout)] != features:
-        which = "last" if layout == "batch_first" else "first"
-        raise ValueError(f"x: sizes {tuple(x.shape)} given, the {which} must be in_features, {features}")
 
 
 def apply(
