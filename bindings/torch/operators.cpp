@@ -39,9 +39,16 @@ void check_values_dtype(const Tensor& values, DType dtype) {
   if (!is_half || dtype_of("values", values) != DType::f32) check_same_dtype("values", values, dtype);
 }
 
+Values values_of(const Tensor& x, const Tensor& values, std::string_view packing_name) {
+  const Packing packing = parse_packing(packing_name);
+  const bool matters = packing != Packing::each_call;
+  return {values, x, packing, matters ? version_of(values) : unknown_version};
+}
+
 /// multiply or adjoint.
-Tensor product(Operation operation, const Tensor& x, const Tensor& values, const std::optional<Tensor>& bias,
-               Activation activation, Layout layout, Mode mode, Packing packing) {
+Tensor product(Operation operation, const Tensor& x, const Values& given, const std::optional<Tensor>& bias,
+               Activation activation, Layout layout, Mode mode) {
+  const Tensor& values = given.tensor;
   const Device device = device_of("x", x);
   const DType dtype = dtype_of("x", x);
   check_same_device("values", values, device);
@@ -69,7 +76,7 @@ Tensor product(Operation operation, const Tensor& x, const Tensor& values, const
   (operation == Operation::multiply ? problem.cols_stride : problem.rows_stride) = input.stride;
 
   Tensor y = make_tensor(with_features(x, layout, problem.out_features()), x);
-  PlanCache::instance().run(problem, device, Values{values, x, packing},
+  PlanCache::instance().run(problem, device, given,
                             {.x = input.tensor.data_ptr(),
                              .y = y.data_ptr(),
                              .bias = dense_bias ? dense_bias->data_ptr() : nullptr,
@@ -80,14 +87,33 @@ Tensor product(Operation operation, const Tensor& x, const Tensor& values, const
 Tensor multiply(const Tensor& x, const Tensor& values, const std::optional<Tensor>& bias,
                 std::string_view activation, std::string_view layout, std::string_view mode,
                 std::string_view packing) {
-  return product(Operation::multiply, x, values, bias, parse_activation(activation), parse_layout(layout),
-                 parse_mode(mode), parse_packing(packing));
+  return product(Operation::multiply, x, values_of(x, values, packing), bias, parse_activation(activation),
+                 parse_layout(layout), parse_mode(mode));
+}
+
+/// multiply without what a small product would feel: names to parse, derivatives to pass by, and the
+/// version to ask torch for. Settings are the numbers of activation, layout, mode and packing, a byte each.
+Tensor multiply_plain(const Tensor& x, const Tensor& values, const std::optional<Tensor>& bias,
+                      std::int64_t settings, std::int64_t version) {
+  const auto setting = [settings]<class Enum>(int byte, Enum last) {
+    const auto number = static_cast<std::uint64_t>(settings) >> (8 * byte) & 0xffU;
+    if (number > static_cast<std::uint64_t>(last) || settings >> 32 != 0)
+      throw Error(ErrorCode::invalid_argument,
+                  "settings: " + std::to_string(settings) +
+                      " given, must be four bytes, each the number of a setting");
+    return static_cast<Enum>(number);
+  };
+  const auto activation = setting(0, Activation::silu);
+  const auto layout = setting(1, Layout::batch_last);
+  const auto mode = setting(2, Mode::tf32);
+  const auto packing = setting(3, Packing::frozen);
+  return product(Operation::multiply, x, Values{values, x, packing, version}, bias, activation, layout, mode);
 }
 
 Tensor adjoint(const Tensor& x, const Tensor& values, std::string_view layout, std::string_view mode,
                std::string_view packing) {
-  return product(Operation::adjoint, x, values, std::nullopt, Activation::none, parse_layout(layout),
-                 parse_mode(mode), parse_packing(packing));
+  return product(Operation::adjoint, x, values_of(x, values, packing), std::nullopt, Activation::none,
+                 parse_layout(layout), parse_mode(mode));
 }
 
 Tensor gradient(const Tensor& x, const Tensor& g, std::int64_t a, std::int64_t b, std::int64_t c,
@@ -146,6 +172,7 @@ STABLE_TORCH_LIBRARY(kronsparse, library) {
   library.def(
       "gradient(Tensor x, Tensor g, int a, int b, int c, int d, str layout='batch_first', "
       "str mode='fp32') -> Tensor");
+  library.def("multiply_plain(Tensor x, Tensor values, Tensor? bias, int settings, int version) -> Tensor");
   library.def("mark_stale(Tensor values) -> ()");
   library.def("mark_all_stale() -> ()");
   library.def("drop_plans(Tensor values) -> ()");
@@ -156,12 +183,14 @@ STABLE_TORCH_LIBRARY(kronsparse, library) {
 
 STABLE_TORCH_LIBRARY_IMPL(kronsparse, CPU, library) {
   library.impl("multiply", TORCH_BOX(&multiply));
+  library.impl("multiply_plain", TORCH_BOX(&multiply_plain));
   library.impl("adjoint", TORCH_BOX(&adjoint));
   library.impl("gradient", TORCH_BOX(&gradient));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(kronsparse, CUDA, library) {
   library.impl("multiply", TORCH_BOX(&multiply));
+  library.impl("multiply_plain", TORCH_BOX(&multiply_plain));
   library.impl("adjoint", TORCH_BOX(&adjoint));
   library.impl("gradient", TORCH_BOX(&gradient));
 }

@@ -24,8 +24,8 @@ const Stream no_stream = &address_of_no_stream;
 
 /// What tells values apart from those packed before.
 struct PlanCache::Stamp {
-  std::int64_t version = -1;  ///< torch's counter; -1 when there is none to be trusted
-  std::int64_t age = 0;       ///< how often everything was marked stale
+  std::int64_t version = unknown_version;
+  std::int64_t age = 0;  ///< how often everything was marked stale
 
   [[nodiscard]] bool is_known() const { return version >= 0; }
   friend bool operator==(const Stamp&, const Stamp&) = default;
@@ -165,7 +165,7 @@ void PlanCache::run(const Problem& problem, Device device, const std::optional<V
   Key key{.problem = problem, .device = device, .stream = operands.stream};
   Stamp stamp;
   if (values && values->packing != Packing::each_call) {
-    stamp = {version_of(values->tensor).value_or(-1), age_};
+    stamp = {values->version, age_};
     if (stamp.is_known()) {
       key.values = values->tensor.data_ptr();
       std::ranges::copy(values->tensor.strides(), key.strides.begin());

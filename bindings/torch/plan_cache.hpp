@@ -35,6 +35,7 @@ struct Values {
   const Tensor& tensor;  ///< (a,b,c,d), with any strides, in the dtype of x or a wider one
   const Tensor& like;    ///< x: values are packed in its dtype
   Packing packing;
+  std::int64_t version;  ///< torch's count of changes to the tensor, or unknown_version
 };
 
 struct PlanCacheInfo {

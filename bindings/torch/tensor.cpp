@@ -169,8 +169,8 @@ Tensor dense_like(const Tensor& tensor, const Tensor& like) {
   return is_usable ? tensor : copy_of(tensor, like);
 }
 
-std::optional<std::int64_t> version_of(const Tensor& tensor) {
-  if (ask<bool>("aten::is_inference", tensor)) return std::nullopt;
+std::int64_t version_of(const Tensor& tensor) {
+  if (ask<bool>("aten::is_inference", tensor)) return unknown_version;
   return ask<std::int64_t>("aten::_version", tensor);
 }
 

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -49,9 +48,10 @@ struct Matrix {
 /// The tensor itself when it has no gaps and this dtype of `like`, otherwise a copy that does.
 [[nodiscard]] Tensor dense_like(const Tensor& tensor, const Tensor& like);
 
-/// The count of in-place changes that torch keeps for a tensor; one made in inference mode has none
-/// and may change unseen.
-[[nodiscard]] std::optional<std::int64_t> version_of(const Tensor& tensor);
+/// The count of in-place changes that torch keeps for a tensor; unknown for one made in inference mode,
+/// which has none and may change unseen.
+[[nodiscard]] std::int64_t version_of(const Tensor& tensor);
+inline constexpr std::int64_t unknown_version = -1;
 
 /// Another tensor on the same memory, which keeps it when the first is given other memory.
 [[nodiscard]] Tensor alias_of(const Tensor& tensor);

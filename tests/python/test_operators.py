@@ -6,6 +6,7 @@ from conftest import LAYOUTS, PATTERNS, dense_factor, expected, input_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kronsparse.torch import _operators
+from kronsparse.torch._library import SETTINGS
 from torch import library
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128]
@@ -188,6 +189,26 @@ def test_forward_mode_is_refused():
         torch.func.jvp(lambda v: _operators.multiply(x, v), (values,), (values,))
 
 
+def plain_product(x, number):
+    return OPERATORS.multiply_plain(x, torch.ones(2, 3, 4, 5), None, number, 0)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=" ".join)
+def test_plain_products_are_those_of_multiply(setting):
+    activation, layout, mode, packing = setting
+    values, bias = torch.randn(2, 3, 4, 5), torch.randn(30)
+    x = input_of(40, (7,), layout, torch.float32)
+    plain = OPERATORS.multiply_plain(x, values, bias, SETTINGS[setting], values._version)
+    assert torch.equal(plain, OPERATORS.multiply(x, values, bias, activation, layout, mode, packing))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_plain_products_have_a_shape_without_data(layout):
+    x, number = input_of(40, (7,), layout, torch.float32), SETTINGS["none", layout, "fp32", "each_call"]
+    arguments = (x, torch.randn(2, 3, 4, 5), None, number, 0)
+    library.opcheck(OPERATORS.multiply_plain.default, arguments, test_utils="test_faketensor")
+
+
 WRONG_CALLS = [
     ("x: sizes", lambda: OPERATORS.multiply(torch.ones(2, 41), torch.ones(2, 3, 4, 5))),
     ("values: sizes", lambda: OPERATORS.multiply(torch.ones(2, 40), torch.ones(2, 3, 4))),
@@ -202,6 +223,10 @@ WRONG_CALLS = [
     (
         "packing: 'never'",
         lambda: OPERATORS.multiply(torch.ones(2, 40), torch.ones(2, 3, 4, 5), packing="never"),
+    ),
+    *(
+        (f"settings: {number}", lambda number=number: plain_product(torch.ones(2, 40), number))
+        for number in (5, 2 << 8, 3 << 16, 3 << 24, 1 << 32, -1)
     ),
     ("g: batch of 3", lambda: OPERATORS.gradient(torch.ones(2, 40), torch.ones(3, 30), 2, 3, 4, 5)),
     ("capacity: 0", lambda: OPERATORS.plan_cache_resize(0)),

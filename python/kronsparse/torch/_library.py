@@ -9,6 +9,7 @@ Three bilinear operators, for values (a, b, c, d) and the matrix K they make:
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from pathlib import Path
 
@@ -17,6 +18,19 @@ from torch import Tensor, library
 
 LIBRARY = Path(__file__).absolute().parent.parent / "libkronsparse_torch.so"
 OLDEST_TORCH = (2, 10)
+
+LAYOUTS = ("batch_first", "batch_last")
+_SETTINGS = (  # each in the order of the library's enumeration
+    ("none", "relu", "gelu", "gelu_tanh", "silu"),
+    LAYOUTS,
+    ("fp32", "ieee", "tf32"),
+    ("each_call", "on_change", "frozen"),
+)
+SETTINGS = {
+    tuple(name for _, name in setting): sum(number << 8 * byte for byte, (number, _) in enumerate(setting))
+    for setting in itertools.product(*map(enumerate, _SETTINGS))
+}
+"""what multiply_plain takes for an activation, a layout, a mode and a packing"""
 
 
 def _load() -> str:
@@ -77,6 +91,12 @@ def _multiply_fake(
     return _with_features(x, layout, a * b * d)
 
 
+def _multiply_plain_fake(
+    x: Tensor, values: Tensor, bias: Tensor | None, settings: int, version: int
+) -> Tensor:
+    return _multiply_fake(x, values, layout=LAYOUTS[settings >> 8 & 255])
+
+
 def _adjoint_fake(
     x: Tensor, values: Tensor, layout: str = "batch_first", mode: str = "fp32", packing: str = "each_call"
 ) -> Tensor:
@@ -95,5 +115,6 @@ def _gradient_fake(
 
 if not why_unusable:
     library.register_fake("kronsparse::multiply", _multiply_fake)
+    library.register_fake("kronsparse::multiply_plain", _multiply_plain_fake)
     library.register_fake("kronsparse::adjoint", _adjoint_fake)
     library.register_fake("kronsparse::gradient", _gradient_fake)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, library
 from torch.autograd import forward_ad
 
-from kronsparse.torch._library import why_unusable
+from kronsparse.torch._library import SETTINGS, why_unusable
 
 
 def multiply(
@@ -89,21 +89,31 @@ def multiply_by_all(
     packing: str,
 ) -> Tensor:
     """The product with all factors, left factor first, for inputs of which `is_plain` holds."""
-    operator = _multiply_operator
-    with torch._C._AutoDispatchBelowAutograd():
+    operator = _multiply_plain
+    if len(factors) > 1:
+        inner = SETTINGS["none", layout, mode, packing]
         for values in reversed(factors[1:]):
-            x = operator(x, values, None, "none", layout, mode, packing)
-        y: Tensor = operator(x, factors[0], bias, activation, layout, mode, packing)
-        return y
+            x = operator(x, values, None, inner, _version(values))
+    outer = SETTINGS[activation, layout, mode, packing]
+    y: Tensor = operator(x, factors[0], bias, outer, _version(factors[0]))
+    return y
+
+
+def _version(values: Tensor) -> int:
+    try:
+        return values._version
+    except RuntimeError:  # made in inference mode
+        return -1
 
 
 def is_plain(x: Tensor, factors: Sequence[Tensor], bias: Tensor | None) -> bool:
-    """Whether there is nothing to do but multiply: no derivative, no autocast, no tracing."""
+    """Whether there is nothing to do but multiply: no derivative, no transform, no autocast, no tracing."""
     return not (
         torch.compiler.is_compiling()
-        or needs_grad(x, bias, *factors)
+        or (torch.is_grad_enabled() and needs_grad(x, bias, *factors))
         or forward_ad._current_level >= 0
         or torch._C._is_any_autocast_enabled()
+        or torch._C._are_functorch_transforms_active()
     )
 
 
@@ -325,3 +335,4 @@ def _register() -> library.Library:
 if not why_unusable:
     _registered = _register()  # registrations last as long as the library object
     _multiply_operator = torch.ops.kronsparse.multiply.default  # found once: each call would search for it
+    _multiply_plain = torch.ops.kronsparse.multiply_plain.default

@@ -10,9 +10,8 @@ from torch.nn import functional
 
 from kronsparse.chains import Pattern, checked
 from kronsparse.torch import _library, _operators
+from kronsparse.torch._library import LAYOUTS
 from kronsparse.torch.backends import BACKENDS, float32_mode, multiply_dense, to_dense
-
-LAYOUTS = ("batch_first", "batch_last")
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,

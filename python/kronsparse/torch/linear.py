@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from kronsparse.chains import Chain, ChainLike, Pattern, as_chain, chain_text, checked
 from kronsparse.torch import backends
-from kronsparse.torch.functional import ACTIVATIONS, LAYOUTS, apply, check_option
+from kronsparse.torch._library import LAYOUTS
+from kronsparse.torch.functional import ACTIVATIONS, apply, check_option
 from kronsparse.torch.plans import drop_plans, mark_stale
 
 
