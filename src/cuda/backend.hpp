@@ -9,6 +9,7 @@ namespace kronsparse::cuda {
 [[nodiscard]] Implementation wgmma_implementation();     ///< multiply_wgmma.cu
 [[nodiscard]] Implementation mma_implementation();       ///< multiply_mma.cu
 [[nodiscard]] Implementation skinny_implementation();    ///< multiply_skinny.cu
+[[nodiscard]] Implementation stream_implementation();    ///< multiply_stream.cu
 [[nodiscard]] Implementation simt_implementation();      ///< multiply_simt.cu
 [[nodiscard]] Implementation gradient_implementation();  ///< gradient_simt.cu
 

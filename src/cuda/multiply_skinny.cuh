@@ -28,163 +28,28 @@ struct BlockPlace {
   }
 };
 
-/// The `vector` l of one j, out of the 16-byte vectors that hold those of `j_count` neighbouring j.
-template <class T, int j_count>
-__device__ inline uint4 transposed(const uint4 (&in)[j_count], int j) {
-  const auto word = [&in](int w) {
-    const uint4& v = in[w / 4];
-    return w % 4 == 0 ? v.x : w % 4 == 1 ? v.y : w % 4 == 2 ? v.z : v.w;
-  };
-  std::uint32_t result[4];
-#pragma unroll
-  for (int w = 0; w < 4; ++w) {
-    if constexpr (sizeof(T) == 4) {
-      result[w] = word(w * j_count + j);
-    } else {
-      const int low = 2 * w * j_count + j, high = low + j_count;  // flat places of l = 2w and 2w + 1
-      const std::uint32_t selector = (low % 2 ? 0x0032u : 0x0010u) | (high % 2 ? 0x7600u : 0x5400u);
-      result[w] = __byte_perm(word(low / 2), word(high / 2), selector);
-    }
-  }
-  return {result[0], result[1], result[2], result[3]};
-}
-
-__device__ inline void store_shared(std::uint32_t address, const uint4& v) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.x), "r"(v.y), "r"(v.z),
-               "r"(v.w)
-               : "memory");
-}
-
-/// Stages one segment of x as [j][sample][position]; l beyond c become zeros.
-///
-/// x is read from L2, not as constant or through L1: with programmatic launches
-/// the kernel that writes it may still run when this one begins.
+/// Stages one segment of x as [j][sample][position].
 template <class T, int n_tiles>
-class Stager {
- public:
-  __device__ Stager(const Arguments& args, const BlockPlace& place, const SharedLayout& layout,
-                    std::uint32_t shared)
-      : args_(args), place_(place), layout_(layout), shared_(shared) {}
-
-  __device__ void stage(int segment) const {
-    const Cut& cut = args_.cut;
-    const std::int64_t first_l = (std::int64_t{place_.rank} * cut.segments + segment) * cut.positions<T>();
-    const T* x = static_cast<const T*>(args_.x) + place_.first_sample * args_.x_sample +
-                 ((place_.i * args_.c + first_l) * args_.d + place_.j) * args_.x_feature;
-    // How many l and j there are to read; beyond are zeros.
-    const int l_end = static_cast<int>(min(args_.c - first_l, std::int64_t{cut.positions<T>()}));
-    const int j_end = static_cast<int>(min(args_.d - place_.j, std::int64_t{cut.j_group}));
-    if (!cut.vector)
-      stage_elements(x, l_end, j_end);
-    else if (cut.run == vector)
-      stage_copies(x, l_end);
-    else if (cut.run * 2 == vector)
-      stage_vectors<2>(x, l_end, j_end);
-    else if (cut.run * 4 == vector)
-      stage_vectors<4>(x, l_end, j_end);
-    else if constexpr (vector == 8)
-      stage_vectors<8>(x, l_end, j_end);
-  }
-
- private:
-  static constexpr int vector = Tile<T>::vector;
-
-  __device__ int columns() const { return args_.cut.positions<T>() / vector; }  // of 16 bytes
-
-  __device__ std::uint32_t at(int j, int sample, int column) const {
-    return shared_ + j * layout_.x_plane + sample * layout_.x_row + column * 16;
-  }
-
-  /// Spreads `count` pieces of every sample over the threads, neighbouring pieces to
-  /// neighbouring threads. The body takes `at_once` samples, `step` apart.
-  template <int at_once, class Body>
-  __device__ void for_samples_and_pieces(int count, Body&& body) const {
-    const int threads = static_cast<int>(blockDim.x);  // a power of two
-    const int width = min(threads, count <= 4 ? 4 : 1 << (32 - __clz(count - 1)));
-    const int step = threads / width, thread = static_cast<int>(threadIdx.x);
-    for (int sample = thread / width; sample < place_.samples; sample += at_once * step)
-      for (int piece = thread % width; piece < count; piece += width) body(sample, step, piece);
-  }
-
-  // d = 1: the order of memory is that of shared memory.
-  __device__ void stage_copies(const T* x, int l_end) const {
-    for_samples_and_pieces<1>(columns(), [&](int sample, int, int column) {
-      const bool inside = column * vector < l_end;
-      copy_async(at(0, sample, column), x + (inside ? sample * args_.x_sample + column * vector : 0), inside);
-    });
-    wait_async_copies();
-  }
-
-  // Whole vectors of neighbouring j, transposed in registers.
-  template <int j_count>
-  __device__ void stage_vectors(const T* x, int l_end, int j_end) const {
-    constexpr int at_once = loads_in_flight(n_tiles) / j_count;
-    const int second_j = args_.cut.j_group / j_count - 1;  // 1 where a panel has two vectors of j, else 0
-    const int l_step = columns() * (vector / j_count);
-    for_samples_and_pieces<at_once>(columns() << second_j, [&](int first_sample, int step, int piece) {
-      const int j = (piece & second_j) * j_count, column = piece >> second_j;
-      uint4 in[at_once][j_count];
-#pragma unroll
-      for (int u = 0; u < at_once; ++u) {
-        const int sample = first_sample + u * step;
-        int l = column * (vector / j_count);
-        const T* from = x + sample * args_.x_sample + l * args_.d + j;
-#pragma unroll
-        for (int v = 0; v < j_count; ++v, l += l_step, from += l_step * args_.d) {
-          in[u][v] = {0, 0, 0, 0};
-          if (l < l_end && j < j_end && sample < place_.samples)
-            in[u][v] = __ldcg(reinterpret_cast<const uint4*>(from));
-        }
-      }
-#pragma unroll
-      for (int u = 0; u < at_once; ++u) {
-        const int sample = first_sample + u * step;
-        if (sample < place_.samples)
-#pragma unroll
-          for (int jj = 0; jj < j_count; ++jj)
-            store_shared(at(j + jj, sample, column), transposed<T>(in[u], jj));
-      }
-    });
-  }
-
-  // Any stride and alignment, one element at a time; lanes go along what is contiguous.
-  __device__ void stage_elements(const T* x, int l_end, int j_end) const {
-    const int j_group = args_.cut.j_group;
-    if (args_.x_feature == 1) {
-      for_samples_and_pieces<1>(columns() * j_group, [&](int sample, int, int piece) {
-        gather(x, l_end, j_end, sample, piece % j_group, piece / j_group);
-      });
-    } else {
-      const int width = place_.samples > 16 ? 32 : place_.samples > 8 ? 16 : place_.samples > 4 ? 8 : 4;
-      for (int piece = threadIdx.x / width; piece < columns() * j_group; piece += blockDim.x / width)
-        for (int sample = threadIdx.x % width; sample < place_.samples; sample += width)
-          gather(x, l_end, j_end, sample, piece % j_group, piece / j_group);
-    }
-  }
-
-  __device__ void gather(const T* x, int l_end, int j_end, int sample, int j, int column) const {
-    using Bits = std::conditional_t<sizeof(T) == 2, unsigned short, unsigned>;
-    const T* from = x + sample * args_.x_sample + j * args_.x_feature;
-    const int run = args_.cut.run, run_log2 = __ffs(run) - 1;
-    union {
-      Bits element[vector];
-      uint4 bits;
-    } out;
-#pragma unroll
-    for (int e = 0; e < vector; ++e) {
-      const int l = (((e >> run_log2) * columns() + column) << run_log2) + (e & (run - 1));  // Cut::l_at
-      out.element[e] = 0;
-      if (l < l_end && j < j_end)
-        out.element[e] = __ldcg(reinterpret_cast<const Bits*>(from + l * args_.d * args_.x_feature));
-    }
-    store_shared(at(j, sample, column), out.bits);
-  }
-
-  const Arguments& args_;
-  const BlockPlace& place_;
-  const SharedLayout& layout_;
-  std::uint32_t shared_;
-};
+__device__ inline void stage_x(const Arguments& args, const BlockPlace& place, const SharedLayout& layout,
+                               std::uint32_t shared, int segment) {
+  const Cut& cut = args.cut;
+  const TermOrder<T> order = cut.order<T>();
+  const std::int64_t first_l = (std::int64_t{place.rank} * cut.segments + segment) * order.positions;
+  const T* x = static_cast<const T*>(args.x) + place.first_sample * args.x_sample +
+               ((place.i * args.c + first_l) * args.d + place.j) * args.x_feature;
+  const XPlace x_place{.sample = args.x_sample,
+                       .feature = args.x_feature,
+                       .d = args.d,
+                       .j_group = cut.j_group,
+                       .shared_j = layout.x_plane,
+                       .shared_sample = layout.x_row,
+                       .shared_vector = 16,
+                       .bytes = cut.vector ? 16 : 0};
+  XStager<T, loads_in_flight(n_tiles)>(x_place, order, x, shared, static_cast<int>(blockDim.x), place.samples,
+                                       static_cast<int>(min(args.c - first_l, std::int64_t{order.positions})),
+                                       static_cast<int>(min(args.d - place.j, std::int64_t{cut.j_group})))
+      .stage();
+}
 
 /// Adds up what the warps of a group, here and in the rest of the cluster, have
 /// left in this block's shared memory, and stores this block's share of y.
@@ -348,11 +213,11 @@ __global__ void __launch_bounds__(max_warps * 32, 1) multiply_skinny(const __gri
 
   const BlockPlace place(args);
   const SharedLayout layout = shared_layout<T>(cut, min(args.batch, n_tiles * 8), 1 << args.j_fastest_log2);
-  const std::uint32_t x = shared_address(shared);
-  const Stager<T, n_tiles> stager(args, place, layout, x);
+  const std::uint32_t x = ptx::shared_address(shared);
+
   const Finisher<T, n_tiles> finisher(args, place, layout);
   for (int at = threadIdx.x * 16; at < layout.x_row; at += blockDim.x * 16)
-    store_shared(x + layout.zeros + at, {0, 0, 0, 0});
+    ptx::store_shared_16(x + layout.zeros + at, 0, 0, 0, 0);
 
   for (int group = 0; group < cut.groups; ++group) {
     const int row = (place.k_block * cut.groups + group) * cut.rows_per_group + warp / cut.warps_per_row;
@@ -361,7 +226,7 @@ __global__ void __launch_bounds__(max_warps * 32, 1) multiply_skinny(const __gri
     for (int segment = 0; segment < cut.segments; ++segment) {
       if (group + segment == 0 || cut.segments > 1) {
         if (group + segment > 0) __syncthreads();  // the segment before has been read by all
-        stager.stage(segment);
+        stage_x<T, n_tiles>(args, place, layout, x, segment);
         __syncthreads();
       }
       const int first_tile = warp % cut.warps_per_row * cut.tiles_per_warp;

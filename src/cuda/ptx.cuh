@@ -32,6 +32,15 @@ __device__ inline void copy_async_16(std::uint32_t to, const void* from, int byt
   KRONSPARSE_SM80_ASM("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(bytes));
 }
 
+/// The same for 8 bytes, or 16.
+template <int size>
+__device__ inline void copy_async(std::uint32_t to, const void* from, int bytes) {
+  if constexpr (size == 16)
+    copy_async_16(to, from, bytes);
+  else
+    KRONSPARSE_SM80_ASM("cp.async.ca.shared.global [%0], [%1], 8, %2;\n" ::"r"(to), "l"(from), "r"(bytes));
+}
+
 __device__ inline void commit_copies() { KRONSPARSE_SM80_ASM("cp.async.commit_group;\n" ::); }
 
 /// Waits until at most `Pending` of the committed groups are still under way.

@@ -58,6 +58,11 @@ __device__ inline void copy_bulk(std::uint32_t to, const void* from, int bytes, 
       : "memory");
 }
 
+/// Brings a tensor's description, an argument of the kernel, to where the copy engine looks for it.
+__device__ inline void prefetch_map(const void* map) {
+  KRONSPARSE_SM90_ASM("prefetch.tensormap [%0];\n" ::"l"(map) : "memory");
+}
+
 /// Copies a box of a tensor, which counts towards the barrier's phase; what lies outside becomes zeros.
 __device__ inline void copy_box(std::uint32_t to, const void* map, int at0, int at1, int at2, int at3,
                                 std::uint32_t barrier) {

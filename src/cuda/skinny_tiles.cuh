@@ -17,6 +17,7 @@
 #include <type_traits>
 
 #include "cuda/epilogue.cuh"
+#include "cuda/small_batch_x.cuh"
 #include "kronsparse/problem.hpp"
 
 namespace kronsparse::cuda::skinny {
@@ -86,12 +87,9 @@ struct Cut {
   [[nodiscard]] __host__ __device__ int positions() const {
     return warps_per_row * tiles_per_warp * Tile<T>::tile_l;
   }
-  /// The l at position p of a segment. Vectors in shared memory hold the l that one
-  /// thread gathers with loads that neighbouring threads make contiguous.
   template <class T>
-  [[nodiscard]] __host__ __device__ int l_at(int p) const {
-    constexpr int vector = Tile<T>::vector;
-    return run * (p % vector / run * (positions<T>() / vector) + p / vector) + p % run;
+  [[nodiscard]] __host__ __device__ TermOrder<T> order() const {
+    return {.positions = positions<T>(), .run = run};
   }
 };
 
@@ -171,8 +169,8 @@ __global__ void pack(uint4* packed, const T* values, Cut cut, std::int64_t vecto
     for (int e = 0; e < Tile<T>::vector; ++e) {
       const auto place = Tile<T>::place(lane, e);
       const std::int64_t k = row / cut.j_group * Tile<T>::tile_k + place.k;
-      const std::int64_t l =
-          (rank * cut.segments + segment) * cut.positions<T>() + cut.l_at<T>(first_position + place.l);
+      const std::int64_t l = (rank * cut.segments + segment) * cut.positions<T>() +
+                             cut.order<T>().l_at(first_position + place.l);
       if (k < b && l < c && j < d) out.element[e] = values[i * b * c * d + k * k_stride + l * l_stride + j];
     }
     packed[index] = out.bits;
@@ -180,10 +178,6 @@ __global__ void pack(uint4* packed, const T* values, Cut cut, std::int64_t vecto
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-
-__device__ inline std::uint32_t shared_address(const void* pointer) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
-}
 
 // Volatile, as are the waits below: the first loads must be issued before the wait for the kernel ahead.
 __device__ inline uint4 load_weights(const uint4* address) {
@@ -243,13 +237,6 @@ struct PartialPlace {
 #endif
   }
 };
-
-__device__ inline void copy_async(std::uint32_t to, const void* from, bool inside) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0)
-               : "memory");
-}
-
-__device__ inline void wait_async_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 template <class T>
 __device__ inline void mma(float (&c)[4], const uint4& a, std::uint32_t b0, std::uint32_t b1) {

@@ -34,6 +34,14 @@ namespace kronsparse::cuda::ptx {
   ";\n}\n"
 // Of each N: the sums by number and as operands; then, by number, the factors and `add` with the left
 // one in registers (RS), and with both in shared memory (SS).
+#define KRONSPARSE_WGMMA_LIST_8 "%0, %1, %2, %3"
+#define KRONSPARSE_WGMMA_SUMS_8(d) "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+#define KRONSPARSE_WGMMA_RS_8 "{%4, %5, %6, %7}, %8", "%9"
+#define KRONSPARSE_WGMMA_SS_8 "%4, %5", "%6"
+#define KRONSPARSE_WGMMA_LIST_16 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define KRONSPARSE_WGMMA_SUMS_16(d) KRONSPARSE_WGMMA_8(d, 0)
+#define KRONSPARSE_WGMMA_RS_16 "{%8, %9, %10, %11}, %12", "%13"
+#define KRONSPARSE_WGMMA_SS_16 "%8, %9", "%10"
 #define KRONSPARSE_WGMMA_LIST_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define KRONSPARSE_WGMMA_SUMS_32(d) KRONSPARSE_WGMMA_16(d, 0)
 #define KRONSPARSE_WGMMA_RS_32 "{%16, %17, %18, %19}, %20", "%21"
@@ -132,6 +140,8 @@ struct Wgmma;
     KRONSPARSE_WGMMA_SHARED_FUNCTION(bf16_columns, n, KRONSPARSE_WGMMA_BF16, ", 1, 0") \
   };
 
+KRONSPARSE_WGMMA_STRUCT(8)
+KRONSPARSE_WGMMA_STRUCT(16)
 KRONSPARSE_WGMMA_STRUCT(32)
 KRONSPARSE_WGMMA_STRUCT(48)
 KRONSPARSE_WGMMA_STRUCT(64)
@@ -150,6 +160,14 @@ KRONSPARSE_WGMMA_STRUCT(256)
 #undef KRONSPARSE_WGMMA_TF32
 #undef KRONSPARSE_WGMMA_16
 #undef KRONSPARSE_WGMMA_8
+#undef KRONSPARSE_WGMMA_LIST_8
+#undef KRONSPARSE_WGMMA_SUMS_8
+#undef KRONSPARSE_WGMMA_RS_8
+#undef KRONSPARSE_WGMMA_SS_8
+#undef KRONSPARSE_WGMMA_LIST_16
+#undef KRONSPARSE_WGMMA_SUMS_16
+#undef KRONSPARSE_WGMMA_RS_16
+#undef KRONSPARSE_WGMMA_SS_16
 #undef KRONSPARSE_WGMMA_LIST_32
 #undef KRONSPARSE_WGMMA_SUMS_32
 #undef KRONSPARSE_WGMMA_RS_32
