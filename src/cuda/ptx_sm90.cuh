@@ -104,6 +104,26 @@ __device__ inline void let_later_kernels_start() {
   KRONSPARSE_SM90_ASM("griddepcontrol.launch_dependents;\n" ::: "memory");
 }
 
+/// Waits for every thread of the cluster; what they wrote to shared memory can then be seen.
+__device__ inline void cluster_barrier() {
+  KRONSPARSE_SM90_ASM(
+      "barrier.cluster.arrive.release.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;\n" ::
+          : "memory");
+}
+/// 16 bytes of the shared memory of another block of the cluster, at the address that they have there.
+__device__ inline uint4 load_cluster_16(std::uint32_t address, std::uint32_t rank) {
+  uint4 v{};
+  KRONSPARSE_SM90_ASM(
+      "{\n.reg .u32 there;\n"
+      "mapa.shared::cluster.u32 there, %4, %5;\n"
+      "ld.shared::cluster.v4.u32 {%0,%1,%2,%3}, [there];\n}\n"
+      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+      : "r"(address), "r"(rank)
+      : "memory");
+  return v;
+}
+
 /// Waits for `threads` threads, whole warps, at one of the block's 16 numbered barriers.
 __device__ inline void barrier_of(int number, int threads) {
   asm volatile("bar.sync %0, %1;\n" ::"r"(number), "r"(threads) : "memory");

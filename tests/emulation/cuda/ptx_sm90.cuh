@@ -48,6 +48,17 @@ inline void fence_for_bulk() {}
 inline void wait_for_earlier_kernels() {}
 inline void let_later_kernels_start() {}
 
+inline void cluster_barrier() {
+  Block& block = Block::current();
+  emulation::Cluster& cluster = block.cluster();
+  block.meet(cluster.meeting, block.size() * static_cast<int>(cluster.blocks.size()));
+}
+inline uint4 load_cluster_16(std::uint32_t address, std::uint32_t rank) {
+  uint4 value;
+  std::memcpy(&value, Block::current().cluster().blocks.at(rank)->shared(address, 16, 16), 16);
+  return value;
+}
+
 inline void barrier_of(int number, int threads) {
   Block::current().meet(Block::current().numbered_meeting(number), threads);
 }
