@@ -116,6 +116,15 @@ int blocks_per_multiprocessor(const GradientConfig& config, const GpuFacts& gpu)
                                                    std::max(1, kMaxWarps * 32 / config.threads())));
 }
 
+/// A cluster stays inside one part of the GPU, on Hopper of 18 multiprocessors.
+int clusters_at_once(const GpuFacts& gpu, int resident, int cluster_blocks) {
+  const int multiprocessors = std::max(gpu.multiprocessors, 1);
+  if (cluster_blocks == 1) return multiprocessors * resident;
+  constexpr int part = 18;
+  const auto in = [&](int some) { return some * resident / cluster_blocks; };
+  return std::max(1, multiprocessors / part * in(part) + in(multiprocessors % part));
+}
+
 }  // namespace
 
 GradientConfig gradient_config(const Problem& problem, const GpuFacts& gpu) {
@@ -219,14 +228,9 @@ double gradient_seconds(const Problem& problem, const GradientConfig& config, co
   const double memory_rate = std::max(gpu.memory_rate, 1e10);
   const double clock = std::max(gpu.clock_hz, 1e9);
 
-  // How full the GPU is: blocks of a cluster share one of its parts, of 18 multiprocessors on Hopper.
+  // How full the GPU is.
   const int resident = blocks_per_multiprocessor(config, gpu);
-  double places = resident * multiprocessors;
-  if (config.splits > 1) {
-    constexpr int part = 18;
-    const int clusters = std::max(1, part * resident / config.splits);
-    places = std::max(1.0, std::floor(multiprocessors / part * clusters)) * config.splits;
-  }
+  const double places = config.splits * clusters_at_once(gpu, resident, config.splits);
   const double blocks = real(config.blocks(p.a));
   const double waves = std::ceil(blocks / places);
   const double sharing = std::min<double>(resident, std::ceil(blocks / multiprocessors));
@@ -239,22 +243,30 @@ double gradient_seconds(const Problem& problem, const GradientConfig& config, co
   const int width = std::min(width_of(config, p, p.b, p.y_sample, p.y_feature, nullptr),
                              width_of(config, p, p.c, p.x_sample, p.x_feature, nullptr));
   const double copy_clocks = step_bytes * (width == 16 ? 1.0 / 128 : width == 4 ? 1.0 / 32 : 1.0 / 8);
-  const double warp_products =
-      config.shape.vector * (config.shape.m / 16) * (config.shape.n / 8);  // of 16 samples
+  const int warp_products = config.shape.vector * (config.shape.m / 16) * (config.shape.n / 8);
   const double step_clocks = config.threads() / 32 * warp_products * product_clocks(config) + copy_clocks;
   constexpr double take_in = 64;    // bytes per clock
   constexpr double latency = 1200;  // clocks
   const double stage_steps = config.stage_samples / kGradientStep;
   const double block_clocks = steps * std::max({1.1 * sharing * step_clocks, sharing * step_bytes / take_in,
                                                 latency / (config.stages - 1) / stage_steps});
-  const double in_blocks = waves * (block_clocks / clock + 2e-6);
+  const double tile_bytes = real(config.tile_m()) * config.out_pitch;
+  const double in_blocks = waves * (block_clocks / clock + 2e-6 + sharing * tile_bytes / 32 / clock);
 
-  // Everything: operands come through L2 once for every tile of the other's rows, from memory once.
+  // Everything: through L2 come the operands once for every tile of the other's rows...
   const double idle = std::max(1.0, waves * places / std::max(blocks, 1.0));
-  const double reads = real(p.batch) * real(p.a) * real(p.d) * kElementBytes *
-                       (real(p.b) * real(config.l_tiles) + real(p.c) * real(config.k_tiles));
+  const double sample_bytes = real(p.batch) * real(p.a) * real(p.d) * kElementBytes;
+  const double reads = sample_bytes * (real(p.b) * real(config.l_tiles) + real(p.c) * real(config.k_tiles));
   const double l2 = reads / (1.35 * memory_rate) * std::min(idle, 2.0);
-  return 5e-6 + std::max({in_blocks, l2, 1.15 * problem.bytes() / memory_rate});
+  // ...and from memory once for all tiles that run together, l fastest.
+  const double together =
+      std::clamp(std::floor(places / config.splits), 1.0, real(config.k_tiles * config.l_tiles));
+  const double l_together = std::min(real(config.l_tiles), together);
+  const double k_together = std::ceil(together / real(config.l_tiles));
+  const double rounds = real(config.k_tiles * config.l_tiles) / together;
+  const double memory = sample_bytes * rounds * (k_together * g_rows + l_together * x_rows) / memory_rate;
+  // They overlap, but not wholly.
+  return 5e-6 + std::max({in_blocks, l2, 1.1 * memory}) + 0.05 * (in_blocks + l2 + memory);
 }
 
 }  // namespace kronsparse::cuda
