@@ -10,7 +10,7 @@ namespace kronsparse::cuda {
 namespace {
 
 constexpr int kMaxWarps = kGradientMaxThreads / 32;
-constexpr int kMaxSplits = 16;  ///< blocks of a cluster that Hopper can be asked for
+constexpr int kMaxCluster = 16;  ///< blocks that Hopper can be asked for
 /// A block's part of the batch is at least this long.
 constexpr std::int64_t kLeastSplit = 128;
 constexpr std::int64_t kElementBytes = 2;
@@ -31,9 +31,8 @@ int block_j_of(GradientForm form, std::int64_t d) {
   return d <= 16 || d == 24 ? static_cast<int>(d) : 16;
 }
 
-std::size_t shape_of(GradientForm form, std::int64_t d, int block_j) {
-  const int vector =
-      form != GradientForm::runs ? 1 : std::min(8, 1 << std::countr_zero(static_cast<unsigned>(d)));
+std::size_t shape_of(GradientForm form, int block_j) {
+  const int vector = std::min(8, 1 << std::countr_zero(static_cast<unsigned>(block_j)));
   std::size_t best = 0;
   while (gradient_shapes[best].form != form || gradient_shapes[best].vector != vector ||
          (gradient_shapes[best].row_j != 0 && gradient_shapes[best].row_j != block_j))
@@ -47,6 +46,7 @@ void lay_out(GradientConfig& config) {
     const int run_bytes = rows * config.block_j * static_cast<int>(kElementBytes);
     switch (config.shape.form) {
       case GradientForm::runs:
+      case GradientForm::exchanged:
         return with_rest_of_128(run_bytes, 32);  // four lanes that read 32 bytes each, of four samples
       case GradientForm::rows:
         return with_rest_of_128(run_bytes, 16);  // eight samples of 16 bytes
@@ -65,6 +65,15 @@ void lay_out(GradientConfig& config) {
   config.out_pitch = config.tile_n() * config.block_j * 4 + 16;
   config.shared_bytes =
       std::max(config.stages * config.stage_bytes, with_rest_of_128(config.tile_m() * config.out_pitch, 0));
+}
+
+/// The stages of the exchange, of which there is one size.
+void fit_exchange(GradientConfig& config) {
+  config.stage_samples = kExchangeSamples;
+  config.stages = kExchangeStages;
+  lay_out(config);
+  config.shared_bytes = std::max(
+      config.shared_bytes, kExchangeStages * config.stage_bytes + kExchangePlaces * kExchangePlaceBytes);
 }
 
 /// Stages as large as `budget` bytes of shared memory allow.
@@ -95,7 +104,7 @@ int width_of(const GradientConfig& config, const Product& p, std::int64_t rows, 
 /// Clocks of a multiprocessor for a product of 16 x 8 x 16, as mma.sync reaches them or as the loads from
 /// shared memory do, whichever takes longer.
 double product_clocks(const GradientConfig& config) {
-  if (config.shape.form != GradientForm::runs) return 1.6;
+  if (config.shape.form == GradientForm::rows || config.shape.form == GradientForm::columns) return 1.6;
   switch (config.shape.vector) {
     case 8:
       return 3.0;
@@ -127,49 +136,61 @@ int clusters_at_once(const GpuFacts& gpu, int resident, int cluster_blocks) {
 
 }  // namespace
 
-GradientConfig gradient_config(const Problem& problem, const GpuFacts& gpu) {
+GradientConfig gradient_config(const Problem& problem, bool exchanged, const GpuFacts& gpu) {
   const Product p = product_of(problem);
-  GradientConfig base;
-  const GradientForm form = form_of(problem);
-  base.block_j = block_j_of(form, p.d);
-  base.shape_index = shape_of(form, p.d, base.block_j);
-  base.shape = gradient_shapes[base.shape_index];
-  base.j_groups = divided_up(p.d, base.block_j);
-  base.warps_j = static_cast<int>(divided_up(base.block_j, base.shape.vector));
-  const int warps = std::max(1, kMaxWarps / base.warps_j);
-  const auto most_m = static_cast<int>(std::min<std::int64_t>(warps, divided_up(p.b, base.shape.m)));
-  const auto most_n = static_cast<int>(std::min<std::int64_t>(warps, divided_up(p.c, base.shape.n)));
+  const auto shared = static_cast<std::int64_t>(gpu.shared_bytes);
   const std::int64_t least_splits = divided_up(p.batch, kGradientMaxSum);
-  const int most_splits =
-      gpu.compute_capability < 90
-          ? 1
-          : static_cast<int>(std::clamp<std::int64_t>(p.batch / kLeastSplit, 1, kMaxSplits));
+  const std::int64_t most_splits =
+      gpu.compute_capability < 90 ? 1 : std::clamp<std::int64_t>(p.batch / kLeastSplit, 1, kMaxCluster);
+  GradientConfig base;
+  const GradientForm form = exchanged ? GradientForm::exchanged : form_of(problem);
+  base.parts = exchanged ? kExchangeBlocks : 1;
+  base.block_j = exchanged ? kExchangeJ : block_j_of(form, p.d);
+  base.shape_index = shape_of(form, base.block_j);
+  base.shape = gradient_shapes[base.shape_index];
+  base.j_groups = divided_up(p.d, std::int64_t{base.parts} * base.block_j);
+  base.warps_j = static_cast<int>(divided_up(base.block_j, base.shape.vector));
 
   GradientConfig best = base;
   best.shared_bytes = 1 << 30;
   double best_seconds = 0;
+  const auto consider = [&](GradientConfig config) {
+    const auto most = static_cast<int>(std::min<std::int64_t>(most_splits, kMaxCluster / config.parts));
+    int splits = static_cast<int>(std::clamp<std::int64_t>(least_splits, 1, most));
+    for (; splits <= most; ++splits) {
+      config.splits = splits;
+      config.split_samples =
+          divided_up(divided_up(p.batch, splits), config.stage_samples) * config.stage_samples;
+      const double seconds = gradient_seconds(problem, config, gpu);
+      if (best.shared_bytes == 1 << 30 || seconds < best_seconds) {
+        best = config;
+        best_seconds = seconds;
+      }
+    }
+  };
+  const auto with_warps = [&](int warps_m, int warps_n) {
+    GradientConfig config = base;
+    config.warps_m = warps_m;
+    config.warps_n = warps_n;
+    config.k_tiles = divided_up(p.b, config.tile_m());
+    config.l_tiles = divided_up(p.c, config.tile_n());
+    return config;
+  };
+
+  if (exchanged) {
+    GradientConfig config = with_warps(kExchangeWarpsM, kExchangeWarpsN);
+    fit_exchange(config);
+    if (config.shared_bytes <= shared) consider(config);
+    return best;
+  }
+  const std::int64_t warps = std::max(1, kMaxWarps / base.warps_j);
+  const auto most_m = static_cast<int>(std::min(warps, divided_up(p.b, base.shape.m)));
+  const auto most_n = static_cast<int>(std::min(warps, divided_up(p.c, base.shape.n)));
   for (int warps_m = 1; warps_m <= most_m; ++warps_m)
     for (int warps_n = 1; warps_n <= most_n && warps_m * warps_n <= warps; ++warps_n) {
-      GradientConfig config = base;
-      config.warps_m = warps_m;
-      config.warps_n = warps_n;
-      config.k_tiles = divided_up(p.b, config.tile_m());
-      config.l_tiles = divided_up(p.c, config.tile_n());
-      for (int resident = std::max(1, kMaxWarps * 32 / config.threads()); resident >= 1; --resident) {
-        const auto shared = static_cast<std::int64_t>(gpu.shared_bytes);
-        if (!fit_stages(config, resident == 1 ? shared : (shared + 1024) / resident - 1024)) continue;
-        for (int splits = 1; splits <= most_splits; ++splits) {
-          if (splits < least_splits && splits < most_splits) continue;
-          config.splits = splits;
-          config.split_samples =
-              divided_up(divided_up(p.batch, splits), config.stage_samples) * config.stage_samples;
-          const double seconds = gradient_seconds(problem, config, gpu);
-          if (best.shared_bytes == 1 << 30 || seconds < best_seconds) {
-            best = config;
-            best_seconds = seconds;
-          }
-        }
-      }
+      GradientConfig config = with_warps(warps_m, warps_n);
+      for (int resident = std::max(1, kMaxWarps * 32 / config.threads()); resident >= 1; --resident)
+        if (fit_stages(config, resident == 1 ? shared : (shared + 1024) / resident - 1024)) consider(config);
     }
   return best;
 }
@@ -202,6 +223,7 @@ GradientArguments gradient_arguments(const Problem& problem, const GradientConfi
           .y = static_cast<std::byte*>(operands.y),
           .batch = p.batch,
           .d = p.d,
+          .parts = static_cast<std::uint32_t>(config.parts),
           .splits = static_cast<std::uint32_t>(config.splits),
           .l_tiles = static_cast<std::uint32_t>(config.l_tiles),
           .k_tiles = static_cast<std::uint32_t>(config.k_tiles),
@@ -230,7 +252,8 @@ double gradient_seconds(const Problem& problem, const GradientConfig& config, co
 
   // How full the GPU is.
   const int resident = blocks_per_multiprocessor(config, gpu);
-  const double places = config.splits * clusters_at_once(gpu, resident, config.splits);
+  const int cluster = config.cluster_blocks();
+  const double places = cluster * clusters_at_once(gpu, resident, cluster);
   const double blocks = real(config.blocks(p.a));
   const double waves = std::ceil(blocks / places);
   const double sharing = std::min<double>(resident, std::ceil(blocks / multiprocessors));
@@ -242,14 +265,18 @@ double gradient_seconds(const Problem& problem, const GradientConfig& config, co
   const double step_bytes = (g_rows + x_rows) * config.block_j * kElementBytes * kGradientStep;
   const int width = std::min(width_of(config, p, p.b, p.y_sample, p.y_feature, nullptr),
                              width_of(config, p, p.c, p.x_sample, p.x_feature, nullptr));
-  const double copy_clocks = step_bytes * (width == 16 ? 1.0 / 128 : width == 4 ? 1.0 / 32 : 1.0 / 8);
+  double copy_clocks = step_bytes * (width == 16 ? 1.0 / 128 : width == 4 ? 1.0 / 32 : 1.0 / 8);
+  if (config.parts > 1) copy_clocks *= 3;  // to the place, from there and into the stage
   const int warp_products = config.shape.vector * (config.shape.m / 16) * (config.shape.n / 8);
   const double step_clocks = config.threads() / 32 * warp_products * product_clocks(config) + copy_clocks;
   constexpr double take_in = 64;    // bytes per clock
+  constexpr double exchanged = 16;  // the same, from the other blocks of a cluster
   constexpr double latency = 1200;  // clocks
   const double stage_steps = config.stage_samples / kGradientStep;
-  const double block_clocks = steps * std::max({1.1 * sharing * step_clocks, sharing * step_bytes / take_in,
-                                                latency / (config.stages - 1) / stage_steps});
+  const double block_clocks =
+      steps * std::max({1.1 * sharing * step_clocks, sharing * step_bytes / take_in,
+                        sharing * step_bytes * (config.parts - 1) / config.parts / exchanged,
+                        latency / (config.stages - 1) / stage_steps});
   const double tile_bytes = real(config.tile_m()) * config.out_pitch;
   const double in_blocks = waves * (block_clocks / clock + 2e-6 + sharing * tile_bytes / 32 / clock);
 
@@ -260,7 +287,7 @@ double gradient_seconds(const Problem& problem, const GradientConfig& config, co
   const double l2 = reads / (1.35 * memory_rate) * std::min(idle, 2.0);
   // ...and from memory once for all tiles that run together, l fastest.
   const double together =
-      std::clamp(std::floor(places / config.splits), 1.0, real(config.k_tiles * config.l_tiles));
+      std::clamp(std::floor(places / cluster), 1.0, real(config.k_tiles * config.l_tiles));
   const double l_together = std::min(real(config.l_tiles), together);
   const double k_together = std::ceil(together / real(config.l_tiles));
   const double rounds = real(config.k_tiles * config.l_tiles) / together;

@@ -12,7 +12,7 @@
 // distributed shared memory, in the order of their ranks: two runs give the same bits.
 #pragma once
 
-#include "cuda/gradient_tile.cuh"
+#include "cuda/gradient_exchange.cuh"
 #include "cuda/ptx_sm90.cuh"
 
 namespace kronsparse::cuda {
@@ -24,11 +24,13 @@ struct GradientTraits {
   static constexpr int products = S.vector;
   static constexpr int m_tiles = S.m / 16;
   static constexpr int n_tiles = S.n / 8;
+  /// Neighbours in shared memory are j.
+  static constexpr bool runs = S.form == GradientForm::runs || S.form == GradientForm::exchanged;
   static_assert(A == Arithmetic::f16 || A == Arithmetic::bf16);
   static_assert(S.m % 16 == 0 && S.n % 16 == 0);
   static_assert(S.vector == 1 || S.vector == 2 || S.vector == 4 || S.vector == 8,
                 "one load from shared memory");
-  static_assert(S.form == GradientForm::runs || S.vector == 1);
+  static_assert(runs || S.vector == 1);
   static_assert(S.row_j % S.vector == 0);
   static_assert(products * m_tiles * n_tiles * 4 <= 128, "accumulators in registers");
 };
@@ -158,7 +160,7 @@ __device__ inline void multiply_stage(const GradientArguments& p, const WarpPlac
                                       Sums<Traits>& sums) {
   const std::uint32_t g = stage, x = stage + p.x_offset;
   const int steps = p.stage_samples / kGradientStep;
-  if constexpr (Traits::shape.form == GradientForm::runs) {
+  if constexpr (Traits::runs) {
     const int row_bytes = 2 * (Traits::shape.row_j != 0 ? Traits::shape.row_j : p.block_j);
     // Samples t + 4i: odd ones, whose pairs of units are exchanged, are those of odd lanes.
     const int exchanged = (at.t & p.swizzle) * 16;
@@ -216,12 +218,43 @@ __device__ inline void sum_samples(const GradientArguments& p, const WarpPlace& 
   __syncthreads();
 }
 
+/// The same with the exchange. Barriers of the cluster say that a stage is there and that the one before
+/// the last has been read; what it takes them is hidden by products.
+template <class Traits>
+__device__ inline void sum_exchanged(const GradientArguments& p, const WarpPlace& at, std::uint32_t shared,
+                                     Sums<Traits>& sums) {
+  const Tile tile = block_tile(p);
+  Exchange exchange(p, tile, shared);
+  const int samples = static_cast<int>(min(p.batch, std::int64_t{p.split_samples}));  // of the longest split
+  for (int ahead = 1; ahead < kExchangePlaces; ++ahead) exchange.copy();
+  ptx::cluster_barrier();  // every block is there
+  if (samples > 0) {
+    exchange.send();
+    exchange.copy();
+    ptx::cluster_arrive();
+  }
+  int from = 0;
+#pragma unroll 1
+  for (int done = 0; done < samples; done += kExchangeSamples) {
+    ptx::cluster_wait();
+    if (done + kExchangeSamples < samples) {
+      exchange.send();
+      exchange.copy();
+      ptx::cluster_arrive();
+    }
+    multiply_stage<Traits>(p, at, shared + from * p.stage_bytes, sums);
+    if (++from == kExchangeStages) from = 0;
+  }
+  ptx::wait_copies<0>();
+  __syncthreads();
+}
+
 /// Puts the sums down in the order of y: rows k of (l, j), j fastest.
 template <class Traits>
 __device__ inline void put_sums(const GradientArguments& p, const WarpPlace& at, std::uint32_t shared,
                                 const Sums<Traits>& sums) {
   const auto bits = [](float value) { return __float_as_uint(value); };
-  constexpr bool runs = Traits::shape.form == GradientForm::runs;
+  constexpr bool runs = Traits::runs;
 #pragma unroll
   for (int m = 0; m < Traits::m_tiles; ++m)
 #pragma unroll
@@ -246,12 +279,12 @@ __device__ inline void put_sums(const GradientArguments& p, const WarpPlace& at,
       }
 }
 
-/// Four neighbouring sums, added up over the blocks of the cluster.
-__device__ inline uint4 added_up(std::uint32_t from, std::uint32_t splits) {
-  if (splits == 1) return ptx::load_shared_16(from);
-  uint4 sum = ptx::load_cluster_16(from, 0);
-  for (std::uint32_t rank = 1; rank < splits; ++rank) {
-    const uint4 other = ptx::load_cluster_16(from, rank);
+/// Four neighbouring sums, added up over the blocks that share the batch.
+__device__ inline uint4 added_up(const GradientArguments& p, std::uint32_t part, std::uint32_t from) {
+  if (p.splits == 1) return ptx::load_shared_16(from);
+  uint4 sum = ptx::load_cluster_16(ptx::cluster_address(from, part));
+  for (std::uint32_t split = 1; split < p.splits; ++split) {
+    const uint4 other = ptx::load_cluster_16(ptx::cluster_address(from, split * p.parts + part));
     const auto add = [](std::uint32_t& to, std::uint32_t term) {
       to = __float_as_uint(__uint_as_float(to) + __uint_as_float(term));
     };
@@ -270,17 +303,16 @@ __device__ inline void store_sums(const GradientArguments& p, std::uint32_t shar
   const int warps = static_cast<int>(blockDim.x) / 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const auto rank = static_cast<int>(ptx::block_number() % p.splits);
   const auto splits = static_cast<int>(p.splits);
   const int rows = static_cast<int>(min(p.g.rows - tile.k0, std::int64_t{p.g.tile_rows}));
   const int columns = static_cast<int>(min(p.x.rows - tile.l0, std::int64_t{p.x.tile_rows}));
   const int elements = columns * p.block_j;  // of a row
   const bool in_groups = p.block_j != 1 && p.block_j != p.d;
   const std::int64_t step = p.block_j == 1 ? p.d : 1;
-  const int row_parts = (elements + 127) / 128;
-  for (int part = rank * warps + warp; part < rows * row_parts; part += splits * warps) {
-    const int row = part / row_parts;
-    const int first = (part % row_parts * 32 + lane) * 4;
+  const int row_pieces = (elements + 127) / 128;
+  for (int piece = tile.split * warps + warp; piece < rows * row_pieces; piece += splits * warps) {
+    const int row = piece / row_pieces;
+    const int first = (piece % row_pieces * 32 + lane) * 4;
     std::int64_t offset = first * step;
     int count = min(4, elements - first);
     if (in_groups) {
@@ -289,7 +321,7 @@ __device__ inline void store_sums(const GradientArguments& p, std::uint32_t shar
       count = min(std::int64_t{count}, p.d - tile.j0 - j);
     }
     if (count <= 0) continue;
-    const uint4 sum = added_up(shared + row * p.out_pitch + first * 4, p.splits);
+    const uint4 sum = added_up(p, tile.part, shared + row * p.out_pitch + first * 4);
     const std::uint32_t low = mma::pack_pair<Traits>(__uint_as_float(sum.x), __uint_as_float(sum.y));
     const std::uint32_t high = mma::pack_pair<Traits>(__uint_as_float(sum.z), __uint_as_float(sum.w));
     std::byte* const to =
@@ -318,7 +350,10 @@ __global__ void __launch_bounds__(kGradientMaxThreads, 1)
   }
   const gradient::WarpPlace at = gradient::warp_place<Traits>(p);
   gradient::Sums<Traits> sums = {};
-  gradient::sum_samples<Traits>(p, at, shared, sums);
+  if constexpr (Traits::shape.form == GradientForm::exchanged)
+    gradient::sum_exchanged<Traits>(p, at, shared, sums);
+  else
+    gradient::sum_samples<Traits>(p, at, shared, sums);
   gradient::put_sums<Traits>(p, at, shared, sums);
   if (p.splits == 1)
     __syncthreads();

@@ -4,6 +4,7 @@
 // x inputs l). The sums are few and the batch is long, so both operands stream
 // through a ring of stages in shared memory, where they lie as in memory:
 //   runs     batch_first, d > 1: a run over rows (k or l) and the block's j per sample.
+//   exchanged   the same, of few j: four blocks share their copies (gradient_exchange.cuh).
 //   rows     batch_first, d = 1: a run over rows per sample.
 //   columns  batch_last: a run of samples per row.
 // Copies are units of 16 bytes; rows that do not exist are not copied, because
@@ -16,7 +17,7 @@
 
 namespace kronsparse::cuda {
 
-enum class GradientForm { runs, rows, columns };
+enum class GradientForm { runs, exchanged, rows, columns };
 
 /// What a warp computes; every shape is a kernel.
 struct GradientShape {
@@ -47,9 +48,9 @@ struct GradientArguments {
   std::byte* y;
   std::int64_t batch, d;
   /// Tiles in the order in which they run, the first fastest; then i.
-  std::uint32_t splits, l_tiles, k_tiles, j_groups;
-  int split_samples;  ///< that a block of the cluster sums
-  int block_j;        ///< neighbouring j of a block: all of d, 16, or (columns) 1
+  std::uint32_t parts, splits, l_tiles, k_tiles, j_groups;  ///< parts: blocks that exchange j
+  int split_samples;                                        ///< that a block of the cluster sums
+  int block_j;  ///< neighbouring j of a block: all of d, 16, or (columns) 1
   int warps_m, warps_n;
   int stage_samples, stages;
   int x_offset, stage_bytes;
@@ -66,11 +67,14 @@ struct Tile {
   std::int64_t i, j0, k0, l0;
   std::int64_t n0;  ///< first sample
   int samples;      ///< from there on
+  int part, split;  ///< rank in the cluster: split * parts + part
 };
 
 __device__ inline Tile block_tile(const GradientArguments& p) {
   std::uint32_t block = ptx::block_number();
-  const std::uint32_t rank = block % p.splits;
+  const std::uint32_t part = block % p.parts;
+  block /= p.parts;
+  const std::uint32_t split = block % p.splits;
   block /= p.splits;
   const std::uint32_t l_tile = block % p.l_tiles;
   block /= p.l_tiles;
@@ -78,13 +82,28 @@ __device__ inline Tile block_tile(const GradientArguments& p) {
   block /= p.k_tiles;
   Tile tile{};
   tile.i = block / p.j_groups;
-  tile.j0 = std::int64_t{block % p.j_groups} * p.block_j;
+  tile.j0 = (std::int64_t{block % p.j_groups} * p.parts + part) * p.block_j;
   tile.k0 = std::int64_t{k_tile} * p.g.tile_rows;
   tile.l0 = std::int64_t{l_tile} * p.x.tile_rows;
-  tile.n0 = std::int64_t{rank} * p.split_samples;
+  tile.part = static_cast<int>(part);
+  tile.split = static_cast<int>(split);
+  tile.n0 = std::int64_t{split} * p.split_samples;
   tile.samples =
       static_cast<int>(max(std::int64_t{0}, min(p.batch - tile.n0, std::int64_t{p.split_samples})));
   return tile;
+}
+
+/// The first `elements` of 8 by copies of 2 to 16 bytes, then zeros.
+__device__ inline void copy_unit(int width, std::uint32_t to, const std::byte* from, int elements) {
+  if (width == 16) {
+    ptx::copy_async_16(to, from, 2 * elements);
+  } else if (width == 4 && elements % 2 == 0) {
+#pragma unroll
+    for (int word = 0; word < 4; ++word)
+      ptx::copy_async_4(to + 4 * word, from + 4 * word, 2 * word < elements);
+  } else {
+    mma::store_elements(to, from, elements);
+  }
 }
 
 /// Brings one operand's samples, a stage at a time. A thread copies the same units of
@@ -151,7 +170,8 @@ class Copier {
       const int elements = max(0, min(unit_elements, left - unit_ * unit_elements));
 #pragma unroll 4
       for (int run = run_; run < runs_; run += run_step_, from += to_next_run_)
-        copy_unit<Wide>(to + run * operand_.pitch + ((unit_ ^ (run & 7)) * unit_bytes), from, elements);
+        copy_unit(Wide ? 16 : operand_.width, to + run * operand_.pitch + ((unit_ ^ (run & 7)) * unit_bytes),
+                  from, elements);
     } else {
 #pragma unroll 1
       for (int run = run_; run < runs_; run += run_step_, from += to_next_run_) {
@@ -161,23 +181,10 @@ class Copier {
 #pragma unroll 2
         for (int unit = unit_; unit < units_; unit += 1 << operand_.lanes_log, unit_from += to_next_units_) {
           const int elements = unit == units_ - 1 && last_elements_ != 0 ? last_elements_ : elements_;
-          copy_unit<Wide>(row + ((unit ^ exchanged) * unit_bytes), unit_from, run < left ? elements : 0);
+          copy_unit(Wide ? 16 : operand_.width, row + ((unit ^ exchanged) * unit_bytes), unit_from,
+                    run < left ? elements : 0);
         }
       }
-    }
-  }
-
-  /// The first `elements` of 8, then zeros.
-  template <bool Wide>
-  __device__ void copy_unit(std::uint32_t to, const std::byte* from, int elements) const {
-    if constexpr (Wide) {
-      ptx::copy_async_16(to, from, 2 * elements);
-    } else if (operand_.width == 4 && elements % 2 == 0) {
-#pragma unroll
-      for (int word = 0; word < 4; ++word)
-        ptx::copy_async_4(to + 4 * word, from + 4 * word, 2 * word < elements);
-    } else {
-      mma::store_elements(to, from, elements);
     }
   }
 

@@ -182,6 +182,24 @@ void Block::signal(Meeting& meeting, int threads) {
   ++meeting.round;
 }
 
+void Block::arrive_at_cluster() {
+  require(!thread().at_cluster_barrier, "two arrivals at the cluster's barrier without a wait");
+  thread().at_cluster_barrier = true;
+  thread().cluster_round = cluster_.meeting.round;
+  signal(cluster_.meeting, size() * static_cast<int>(cluster_.blocks.size()));
+}
+
+void Block::wait_for_cluster() {
+  Thread& self = thread();
+  require(self.at_cluster_barrier, "a wait for the cluster's barrier without an arrival");
+  self.at_cluster_barrier = false;
+  self.wait = Thread::Wait::meeting;
+  self.meeting = &cluster_.meeting;
+  self.round = self.cluster_round;
+  if (!can_go_on(self)) suspend();
+  self.wait = Thread::Wait::nothing;
+}
+
 void Block::init_barrier(std::uint32_t barrier, int arrivals) {
   const auto count = static_cast<std::uint16_t>(arrivals);
   const PhaseBarrier fresh{PhaseBarrier::kMark, count, count, 0};

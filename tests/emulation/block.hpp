@@ -103,6 +103,8 @@ struct Thread {
   unsigned parity = 0;
   const Meeting* meeting = nullptr;
   unsigned round = 0;
+  bool at_cluster_barrier = false;  ///< has arrived and not waited
+  unsigned cluster_round = 0;       ///< when it arrived
   std::unique_ptr<Fiber> fiber;
 };
 
@@ -154,6 +156,9 @@ class Block {
   void meet(Meeting& meeting, int threads, const std::function<void()>& action = {});
   /// Counts as one of them and goes on.
   static void signal(Meeting& meeting, int threads);
+  /// The cluster's barrier, in two steps.
+  void arrive_at_cluster();
+  void wait_for_cluster();
   Meeting& warp_meeting() { return warps_[static_cast<std::size_t>(running_ / 32)]; }
   Meeting& warpgroup_meeting() { return warpgroups_[static_cast<std::size_t>(running_ / 128)]; }
   Meeting& numbered_meeting(int number) { return numbered_.at(static_cast<std::size_t>(number)); }
