@@ -10,7 +10,6 @@ namespace kronsparse::cuda {
 namespace {
 
 constexpr int kMaxWarps = kGradientMaxThreads / 32;
-constexpr int kMaxCluster = 16;  ///< blocks that Hopper can be asked for
 /// A block's part of the batch is at least this long.
 constexpr std::int64_t kLeastSplit = 128;
 constexpr std::int64_t kElementBytes = 2;
@@ -125,6 +124,13 @@ int blocks_per_multiprocessor(const GradientConfig& config, const GpuFacts& gpu)
                                                    std::max(1, kMaxWarps * 32 / config.threads())));
 }
 
+/// Blocks of a cluster: 8 wherever there are clusters, 16 on whole GPUs of the large kinds, if asked for.
+int largest_cluster(const GpuFacts& gpu) {
+  if (gpu.compute_capability < 90) return 1;
+  const bool large = gpu.compute_capability == 90 || gpu.compute_capability == 100;
+  return large && gpu.multiprocessors >= 100 ? 16 : 8;
+}
+
 /// A cluster stays inside one part of the GPU, on Hopper of 18 multiprocessors.
 int clusters_at_once(const GpuFacts& gpu, int resident, int cluster_blocks) {
   const int multiprocessors = std::max(gpu.multiprocessors, 1);
@@ -140,8 +146,7 @@ GradientConfig gradient_config(const Problem& problem, bool exchanged, const Gpu
   const Product p = product_of(problem);
   const auto shared = static_cast<std::int64_t>(gpu.shared_bytes);
   const std::int64_t least_splits = divided_up(p.batch, kGradientMaxSum);
-  const std::int64_t most_splits =
-      gpu.compute_capability < 90 ? 1 : std::clamp<std::int64_t>(p.batch / kLeastSplit, 1, kMaxCluster);
+  const std::int64_t most_splits = std::max<std::int64_t>(p.batch / kLeastSplit, 1);
   GradientConfig base;
   const GradientForm form = exchanged ? GradientForm::exchanged : form_of(problem);
   base.parts = exchanged ? kExchangeBlocks : 1;
@@ -155,7 +160,8 @@ GradientConfig gradient_config(const Problem& problem, bool exchanged, const Gpu
   best.shared_bytes = 1 << 30;
   double best_seconds = 0;
   const auto consider = [&](GradientConfig config) {
-    const auto most = static_cast<int>(std::min<std::int64_t>(most_splits, kMaxCluster / config.parts));
+    const auto most = static_cast<int>(
+        std::min<std::int64_t>(most_splits, std::max(1, largest_cluster(gpu) / config.parts)));
     int splits = static_cast<int>(std::clamp<std::int64_t>(least_splits, 1, most));
     for (; splits <= most; ++splits) {
       config.splits = splits;
@@ -189,8 +195,13 @@ GradientConfig gradient_config(const Problem& problem, bool exchanged, const Gpu
   for (int warps_m = 1; warps_m <= most_m; ++warps_m)
     for (int warps_n = 1; warps_n <= most_n && warps_m * warps_n <= warps; ++warps_n) {
       GradientConfig config = with_warps(warps_m, warps_n);
+      int before = 0;  // the same stages need no second look
       for (int resident = std::max(1, kMaxWarps * 32 / config.threads()); resident >= 1; --resident)
-        if (fit_stages(config, resident == 1 ? shared : (shared + 1024) / resident - 1024)) consider(config);
+        if (fit_stages(config, resident == 1 ? shared : (shared + 1024) / resident - 1024) &&
+            config.shared_bytes != before) {
+          before = config.shared_bytes;
+          consider(config);
+        }
     }
   return best;
 }
