@@ -28,8 +28,8 @@ inline constexpr std::array gradient_shapes = {
 
 /// Of odd d in batch_first: each of the j has a warp of its own.
 inline constexpr std::int64_t kGradientMaxOddJ = 7;
-/// Samples that a tensor core adds up: it truncates, and after so many the error of an all-positive
-/// sum is expected to be a fifth of what rounding to f16 loses.
+/// Samples that a block adds up. Tensor cores truncate; simulated, that costs a sum of so many normal or
+/// positive terms half of what rounding it to f16 does (a fifth after 25,088).
 inline constexpr std::int64_t kGradientMaxSum = 65536;
 
 /// How a problem is cut up; all that a launch needs besides pointers.

@@ -3,10 +3,10 @@
 // Tensor cores multiply one (i, j) at a time: G (outputs k x samples) by X (samples
 // x inputs l). The sums are few and the batch is long, so both operands stream
 // through a ring of stages in shared memory, where they lie as in memory:
-//   runs     batch_first, d > 1: a run over rows (k or l) and the block's j per sample.
-//   exchanged   the same, of few j: four blocks share their copies (gradient_exchange.cuh).
-//   rows     batch_first, d = 1: a run over rows per sample.
-//   columns  batch_last: a run of samples per row.
+//   runs       batch_first, d > 1: a run over rows (k or l) and the block's j per sample.
+//   exchanged  the same with few j: four blocks share their copies (gradient_exchange.cuh).
+//   rows       batch_first, d = 1: a run over rows per sample.
+//   columns    batch_last: a run of samples per row.
 // Copies are units of 16 bytes; rows that do not exist are not copied, because
 // what they give is not stored either. Samples that do not exist are zeros.
 #pragma once
