@@ -234,9 +234,9 @@ std::unique_ptr<Executor> make(const Problem& problem, Device device) {
 
 }  // namespace
 
-Implementation gradient_implementation() {
+Implementation gradient_simt_implementation() {
   return {
-      .name = "gradient",
+      .name = "gradient-simt",
       .backend = Backend::cuda,
       .summary = "gradient of the values on the FMA units, every dtype, sums of the batch in a fixed order",
       .refuse = refuse,

@@ -12,6 +12,13 @@ __device__ inline std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
+/// The block's number, read anew each time: what follows from it need not stay in registers in between.
+__device__ inline std::uint32_t block_number() {
+  std::uint32_t number;
+  asm volatile("mov.u32 %0, %%ctaid.x;\n" : "=r"(number));
+  return number;
+}
+
 // Before sm_80 these kernels are refused on the host; their bodies only have to compile.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define KRONSPARSE_SM80_ASM(...) asm volatile(__VA_ARGS__)
@@ -73,7 +80,16 @@ __device__ inline void store_shared_4(std::uint32_t address, std::uint32_t value
   asm volatile("st.shared.u32 [%0], %1;\n" ::"r"(address), "r"(value) : "memory");
 }
 
-/// Four 8x8 matrices of 16-bit elements, transposed; the lanes give the addresses of their rows.
+/// Four 8x8 matrices of 16-bit elements; the lanes give the addresses of their rows.
+__device__ inline uint4 load_matrices(std::uint32_t address) {
+  uint4 v;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(address));
+  return v;
+}
+
+/// The same, transposed.
 __device__ inline uint4 load_matrices_transposed(std::uint32_t address) {
   uint4 v;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"

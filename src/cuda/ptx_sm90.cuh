@@ -109,6 +109,39 @@ __device__ inline void let_later_kernels_start() {
   KRONSPARSE_SM90_ASM("griddepcontrol.launch_dependents;\n" ::: "memory");
 }
 
+/// Counts towards the cluster's barrier; all threads do, and wait before they do again.
+__device__ inline void cluster_arrive() {
+  KRONSPARSE_SM90_ASM("barrier.cluster.arrive.release.aligned;\n" ::: "memory");
+}
+/// Waits for every thread of the cluster; what they wrote before can then be seen.
+__device__ inline void cluster_wait() {
+  KRONSPARSE_SM90_ASM("barrier.cluster.wait.acquire.aligned;\n" ::: "memory");
+}
+__device__ inline void cluster_barrier() {
+  cluster_arrive();
+  cluster_wait();
+}
+
+/// Where a block of the cluster has what is at `address` here.
+__device__ inline std::uint32_t cluster_address(std::uint32_t address, std::uint32_t rank) {
+  std::uint32_t there = 0;
+  KRONSPARSE_SM90_ASM("mapa.shared::cluster.u32 %0, %1, %2;\n" : "=r"(there) : "r"(address), "r"(rank));
+  return there;
+}
+__device__ inline uint4 load_cluster_16(std::uint32_t address) {
+  uint4 v{};
+  KRONSPARSE_SM90_ASM("ld.shared::cluster.v4.u32 {%0,%1,%2,%3}, [%4];\n"
+                      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                      : "r"(address)
+                      : "memory");
+  return v;
+}
+__device__ inline void store_cluster_16(std::uint32_t address, const uint4& v) {
+  KRONSPARSE_SM90_ASM("st.shared::cluster.v4.u32 [%0], {%1,%2,%3,%4};\n" ::"r"(address), "r"(v.x), "r"(v.y),
+                      "r"(v.z), "r"(v.w)
+                      : "memory");
+}
+
 /// Waits for `threads` threads, whole warps, at one of the block's 16 numbered barriers.
 __device__ inline void barrier_of(int number, int threads) {
   asm volatile("bar.sync %0, %1;\n" ::"r"(number), "r"(threads) : "memory");

@@ -71,8 +71,8 @@ std::vector<Job> jobs() {
         "f32 batch_first B=517 2x48x48x16 +bias", "f32 ieee batch_last B=300 2x17x33x5",
         "f32 tf32 batch_first B=300 3x32x64x1", "transposed f64 batch_first B=100 2x16x8x4",
         "adjoint complex64 batch_last B=99 2x9x8x3", "complex128 batch_first B=10 2x9x8x3",
-        "gradient f32 batch_first B=300 2x16x24x5", "gradient f16 batch_last B=1000 1x32x32x8",
-        "gradient f32 batch_first B=0 2x3x5x4"}) {
+        "gradient f32 batch_first B=300 2x16x24x5", "gradient f16 batch_first B=1000 2x128x128x16",
+        "gradient f16 batch_last B=1000 1x32x32x8", "gradient f32 batch_first B=0 2x3x5x4"}) {
     const Problem problem = Problem::parse(text);
     for (const kronsparse::Candidate& candidate : candidates(problem, gpu))
       if (candidate.refusal.empty()) all.push_back({problem, candidate.implementation});

@@ -11,7 +11,7 @@ uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
 namespace kronsparse::cuda {
-alignas(1024) std::byte shared_memory[kEmulatedSharedBytes];
+std::byte shared_memory[1];
 }
 
 namespace kronsparse::emulation {
@@ -62,14 +62,17 @@ void check_range(const std::vector<GlobalMemory::Range>& ranges, const std::byte
 
 Block& Block::current() { return *current_block; }
 
-Block::Block(int threads, int shared_bytes, Timing timing, const GlobalMemory& memory)
-    : timing_(timing),
+Block::Block(Cluster& cluster, unsigned number, int threads, int shared_bytes, Timing timing,
+             const GlobalMemory& memory)
+    : cluster_(cluster),
+      number_(number),
+      timing_(timing),
       memory_(memory),
       shared_bytes_(shared_bytes),
+      shared_(static_cast<std::size_t>(shared_bytes), std::byte{0xff}),  // NaN in every format
       warps_(static_cast<std::size_t>(threads / 32)),
       warpgroups_(static_cast<std::size_t>((threads + 127) / 128)) {
   require(shared_bytes <= cuda::kEmulatedSharedBytes, "more shared memory than a block may have");
-  std::memset(cuda::shared_memory, 0xff, cuda::kEmulatedSharedBytes);  // NaN in every format
   for (int index = 0; index < threads; ++index) {
     threads_.push_back(std::make_unique<Thread>());
     threads_.back()->index = index;
@@ -91,31 +94,35 @@ void Block::enter(Thread& thread, const std::function<void()>& kernel) {
   }
 }
 
-void Block::run(const std::function<void()>& kernel) {
-  current_block = this;
+void Block::start(const std::function<void()>& kernel) {
   for (const auto& thread : threads_)
     thread->fiber = std::make_unique<Fiber>([&kernel, &thread] { enter(*thread, kernel); });
-  std::size_t left = threads_.size();
-  while (left != 0) {
-    bool progress = false;
-    for (std::size_t at = 0; at < threads_.size(); ++at) {
-      // Copies that happen early are best asked for early too: producers come first.
-      Thread& thread = *threads_[timing_ == Timing::early ? at : threads_.size() - 1 - at];
-      if (thread.fiber->done() || !can_go_on(thread)) continue;
-      resume(thread);
-      if (!failure_.empty()) throw EmulationError(failure_);
-      progress = true;
-      if (thread.fiber->done()) --left;
-    }
-    if (progress) continue;
-    if (events_.empty()) throw EmulationError("deadlock: " + stuck_threads());
-    // Nobody can go on before a phase ends.
-    for (bool phase_ended = false; !phase_ended && !events_.empty();) {
-      phase_ended = happen(events_.front());
-      events_.pop_front();
-    }
+  left_ = threads_.size();
+}
+
+bool Block::go_on() {
+  current_block = this;
+  blockIdx.x = number_;
+  bool progress = false;
+  for (std::size_t at = 0; at < threads_.size(); ++at) {
+    // Copies that happen early are best asked for early too: producers come first.
+    Thread& thread = *threads_[timing_ == Timing::early ? at : threads_.size() - 1 - at];
+    if (thread.fiber->done() || !can_go_on(thread)) continue;
+    resume(thread);
+    if (!failure_.empty()) throw EmulationError(failure_);
+    progress = true;
+    if (thread.fiber->done()) --left_;
   }
-  require(events_.empty(), "the block ended before its copies");
+  return progress;
+}
+
+bool Block::let_copies_arrive() {
+  if (events_.empty()) return false;
+  for (bool phase_ended = false; !phase_ended && !events_.empty();) {
+    phase_ended = happen(events_.front());
+    events_.pop_front();
+  }
+  return true;
 }
 
 bool Block::can_go_on(const Thread& thread) {
@@ -152,7 +159,7 @@ std::byte* Block::shared(std::uint32_t address, int bytes, int alignment) {
   if (offset % alignment != 0)
     throw EmulationError("shared offset " + std::to_string(offset) + " is not aligned to " +
                          std::to_string(alignment));
-  return cuda::shared_memory + offset;
+  return shared_.data() + offset;
 }
 
 void Block::meet(Meeting& meeting, int threads, const std::function<void()>& action) {
@@ -173,6 +180,24 @@ void Block::signal(Meeting& meeting, int threads) {
   if (++meeting.present < threads) return;
   meeting.present = 0;
   ++meeting.round;
+}
+
+void Block::arrive_at_cluster() {
+  require(!thread().at_cluster_barrier, "two arrivals at the cluster's barrier without a wait");
+  thread().at_cluster_barrier = true;
+  thread().cluster_round = cluster_.meeting.round;
+  signal(cluster_.meeting, size() * static_cast<int>(cluster_.blocks.size()));
+}
+
+void Block::wait_for_cluster() {
+  Thread& self = thread();
+  require(self.at_cluster_barrier, "a wait for the cluster's barrier without an arrival");
+  self.at_cluster_barrier = false;
+  self.wait = Thread::Wait::meeting;
+  self.meeting = &cluster_.meeting;
+  self.round = self.cluster_round;
+  if (!can_go_on(self)) suspend();
+  self.wait = Thread::Wait::nothing;
 }
 
 void Block::init_barrier(std::uint32_t barrier, int arrivals) {
@@ -347,13 +372,37 @@ void Block::wait_stores(std::size_t pending) {
       for (const BulkStore& store : groups.front()) perform(store);
 }
 
-void launch(int blocks, int threads, int shared_bytes, Timing timing, const GlobalMemory& memory,
-            const std::function<void()>& kernel) {
+namespace {
+
+void run(Cluster& cluster, const std::function<void()>& kernel) {
+  const auto any = [&](const auto& of) {
+    return std::any_of(cluster.blocks.begin(), cluster.blocks.end(), of);
+  };
+  for (const auto& block : cluster.blocks) block->start(kernel);
+  while (any([](const auto& block) { return !block->done(); })) {
+    bool progress = false;
+    for (const auto& block : cluster.blocks) progress = block->go_on() || progress;
+    if (progress) continue;
+    // Nobody can go on before a phase ends.
+    for (const auto& block : cluster.blocks) progress = block->let_copies_arrive() || progress;
+    if (!progress) throw EmulationError("deadlock: " + cluster.blocks.front()->stuck_threads());
+  }
+  require(!any([](const auto& block) { return block->has_copies(); }), "a block ended before its copies");
+}
+
+}  // namespace
+
+void launch(int blocks, int cluster_blocks, int threads, int shared_bytes, Timing timing,
+            const GlobalMemory& memory, const std::function<void()>& kernel) {
+  require(blocks % cluster_blocks == 0, "a grid of blocks that are no whole clusters");
   gridDim.x = static_cast<unsigned>(blocks);
   blockDim.x = static_cast<unsigned>(threads);
-  for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
-    Block block(threads, shared_bytes, timing, memory);
-    block.run(kernel);
+  for (int first = 0; first < blocks; first += cluster_blocks) {
+    Cluster cluster;
+    for (int rank = 0; rank < cluster_blocks; ++rank)
+      cluster.blocks.push_back(std::make_unique<Block>(cluster, static_cast<unsigned>(first + rank), threads,
+                                                       shared_bytes, timing, memory));
+    run(cluster, kernel);
   }
 }
 

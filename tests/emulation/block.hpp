@@ -9,6 +9,7 @@
 //          that a missing wait reads NaNs or old numbers;
 //   early  when it is asked for, so that what is still being read is overwritten.
 // wgmma is always late: it reads its registers and shared memory at the wait.
+// The blocks of a cluster run together, each with shared memory of its own.
 // Misuse (addresses outside, bad alignment, a deadlock) is an EmulationError.
 #pragma once
 
@@ -62,6 +63,14 @@ struct WgmmaIssue {
   bool add;
 };
 
+/// One mma.sync of 16 x 8 x 16 half numbers, as one lane gives it.
+struct MmaIssue {
+  WgmmaIssue::Kind kind;
+  float* sums;  ///< 4
+  std::array<std::uint32_t, 4> left;
+  std::array<std::uint32_t, 2> right;
+};
+
 /// In the description of an operand: rows of 128 bytes, swizzled.
 inline constexpr std::uint64_t kSwizzled = std::uint64_t{1} << 62;
 
@@ -87,12 +96,15 @@ struct Thread {
   // What the lanes of a warp show each other.
   std::uint32_t lane_address = 0;
   std::array<std::uint32_t, 4> lane_registers{};
+  const MmaIssue* lane_product = nullptr;
   // What it waits for: nothing, a phase of a barrier, or the others of a meeting.
   enum class Wait { nothing, phase, meeting } wait = Wait::nothing;
   std::uint32_t barrier = 0;
   unsigned parity = 0;
   const Meeting* meeting = nullptr;
   unsigned round = 0;
+  bool at_cluster_barrier = false;  ///< has arrived and not waited
+  unsigned cluster_round = 0;       ///< when it arrived
   std::unique_ptr<Fiber> fiber;
 };
 
@@ -106,15 +118,31 @@ struct GlobalMemory {
   std::vector<Range> readable, writable;
 };
 
+class Block;
+
+/// Blocks that run together, in the order of their ranks, and where all of their threads meet.
+struct Cluster {
+  std::vector<std::unique_ptr<Block>> blocks;
+  Meeting meeting;
+};
+
 class Block {
  public:
-  Block(int threads, int shared_bytes, Timing timing, const GlobalMemory& memory);
+  Block(Cluster& cluster, unsigned number, int threads, int shared_bytes, Timing timing,
+        const GlobalMemory& memory);
   ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
-  /// Runs the kernel in every thread of the block, to its end.
-  void run(const std::function<void()>& kernel);
+  /// Gives every thread of the block the kernel to run.
+  void start(const std::function<void()>& kernel);
+  /// Lets every thread go on that can; false if none could.
+  bool go_on();
+  /// Lets copies arrive until a phase ends; false if there are none.
+  bool let_copies_arrive();
+  [[nodiscard]] bool done() const { return left_ == 0; }
+  [[nodiscard]] bool has_copies() const { return !events_.empty(); }
+  [[nodiscard]] std::string stuck_threads() const;
 
   /// The running thread and its block.
   static Block& current();
@@ -128,10 +156,15 @@ class Block {
   void meet(Meeting& meeting, int threads, const std::function<void()>& action = {});
   /// Counts as one of them and goes on.
   static void signal(Meeting& meeting, int threads);
+  /// The cluster's barrier, in two steps.
+  void arrive_at_cluster();
+  void wait_for_cluster();
   Meeting& warp_meeting() { return warps_[static_cast<std::size_t>(running_ / 32)]; }
   Meeting& warpgroup_meeting() { return warpgroups_[static_cast<std::size_t>(running_ / 128)]; }
   Meeting& numbered_meeting(int number) { return numbered_.at(static_cast<std::size_t>(number)); }
   [[nodiscard]] int size() const { return static_cast<int>(threads_.size()); }
+  [[nodiscard]] unsigned number() const { return number_; }
+  Cluster& cluster() { return cluster_; }
 
   // Barriers with phases, in shared memory as on the GPU.
   void init_barrier(std::uint32_t barrier, int arrivals);
@@ -153,6 +186,8 @@ class Block {
   void issue(const WgmmaIssue& product);
   void commit_products();
   void wait_products(std::size_t pending);
+  /// mma.sync: the lanes of a warp multiply together.
+  void multiply_in_warp(const MmaIssue& product);
 
  private:
   /// Copies that an arrival, or the count of a barrier's bytes, waits for.
@@ -172,11 +207,14 @@ class Block {
   void perform(const BulkStore& store);
   bool settle(std::uint32_t barrier, int arrivals, int bytes);
   void multiply_oldest_group(int first_thread);
-  [[nodiscard]] std::string stuck_threads() const;
 
+  Cluster& cluster_;
+  unsigned number_;
   Timing timing_;
   const GlobalMemory& memory_;
   int shared_bytes_;
+  std::vector<std::byte> shared_;
+  std::size_t left_ = 0;  ///< threads that have not ended
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<Meeting> warps_, warpgroups_;
   std::array<Meeting, 16> numbered_{};
@@ -185,8 +223,8 @@ class Block {
   int running_ = 0;
 };
 
-/// Runs a grid, one block after the other.
-void launch(int blocks, int threads, int shared_bytes, Timing timing, const GlobalMemory& memory,
-            const std::function<void()>& kernel);
+/// Runs a grid, one cluster after the other.
+void launch(int blocks, int cluster_blocks, int threads, int shared_bytes, Timing timing,
+            const GlobalMemory& memory, const std::function<void()>& kernel);
 
 }  // namespace kronsparse::emulation

@@ -55,8 +55,9 @@ inline void __syncwarp() {
 
 namespace kronsparse::cuda {
 
-/// The memory behind every kernel's `extern __shared__`; all that an H200 lets a block have.
+/// All that an H200 lets a block have.
 inline constexpr int kEmulatedSharedBytes = 227 * 1024;
+/// The name behind every kernel's `extern __shared__`: blocks have their own, which only addresses reach.
 extern std::byte shared_memory[];
 
 }  // namespace kronsparse::cuda

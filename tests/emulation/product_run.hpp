@@ -15,6 +15,7 @@ namespace kronsparse::emulation {
 struct ProductCase {
   Problem problem;
   int x_offset = 0;         ///< elements from an address that 16 divides
+  int g_offset = 0;         ///< alike, for a gradient
   int y_offset = 0;         ///< alike
   int multiprocessors = 3;  ///< few, so that a block computes several tiles
   bool infinite = false;    ///< one x is an infinity

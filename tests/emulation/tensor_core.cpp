@@ -1,4 +1,4 @@
-// wgmma on the CPU: what the registers of a warpgroup and its shared memory hold, by PTX's tables.
+// wgmma and mma on the CPU: what registers and shared memory hold, by PTX's tables.
 #include <array>
 #include <bit>
 #include <cstring>
@@ -176,6 +176,38 @@ void Block::multiply_oldest_group(int first_thread) {
     one.products.erase(one.products.begin(), one.products.begin() + static_cast<std::ptrdiff_t>(count));
     one.product_groups.pop_front();
   }
+}
+
+/// Lane 4g + t holds rows g and g + 8 of the left operand and column g of the right one, each for terms
+/// 2t, 2t + 1 and 2t + 8, 2t + 9, and sums of rows g and g + 8 in columns 2t and 2t + 1.
+void Block::multiply_in_warp(const MmaIssue& product) {
+  const int first = running_ / 32 * 32;
+  thread().lane_product = &product;
+  meet(warp_meeting(), 32, [this, first] {
+    float left[16][16], right[16][8];
+    const auto lane_of = [&](int lane) -> const MmaIssue& { return *thread(first + lane).lane_product; };
+    for (int lane = 0; lane < 32; ++lane) {
+      const MmaIssue& own = lane_of(lane);
+      const int g = lane / 4;
+      for (int odd = 0; odd < 2; ++odd) {
+        const auto number = [&](std::uint32_t pair) {
+          return number_of(own.kind, static_cast<std::uint16_t>(pair >> (16 * odd)));
+        };
+        const int term = 2 * (lane % 4) + odd;
+        for (int index = 0; index < 4; ++index)
+          left[g + index % 2 * 8][term + index / 2 * 8] = number(own.left[static_cast<std::size_t>(index)]);
+        for (int index = 0; index < 2; ++index)
+          right[term + index * 8][g] = number(own.right[static_cast<std::size_t>(index)]);
+      }
+    }
+    for (int lane = 0; lane < 32; ++lane)
+      for (int e = 0; e < 4; ++e) {
+        float sum = lane_of(lane).sums[e];
+        for (int term = 0; term < 16; ++term)
+          sum += left[lane / 4 + e / 2 * 8][term] * right[term][lane % 4 * 2 + e % 2];
+        lane_of(lane).sums[e] = sum;
+      }
+  });
 }
 
 }  // namespace kronsparse::emulation

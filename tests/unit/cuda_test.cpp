@@ -169,16 +169,19 @@ TEST(CudaTable, AnswersEveryProblemOnAMadeUpGpu) {
   EXPECT_EQ(with_answers.size(), cuda_backend().implementations.size());
 }
 
+std::string refusal(const char* implementation, const std::string& text) {
+  for (const Candidate& candidate : candidates(Problem::parse(text), first_gpu))
+    if (candidate.implementation == implementation) return candidate.refusal;
+  return "not in the table";
+}
+
+void expect_mentions(const std::string& refusal, const char* part) {
+  EXPECT_NE(refusal.find(part), std::string::npos) << refusal;
+}
+
 TEST(CudaTable, TensorCopiesNeedRowsOfWholeUnits) {
   const PretendedGpus machine({h200()});
-  const auto gemm = [](const std::string& text) {
-    for (const Candidate& candidate : candidates(Problem::parse(text), first_gpu))
-      if (candidate.implementation == "gemm") return candidate.refusal;
-    return std::string("not in the table");
-  };
-  const auto expect_mentions = [](const std::string& refusal, const char* part) {
-    EXPECT_NE(refusal.find(part), std::string::npos) << refusal;
-  };
+  const auto gemm = [](const std::string& text) { return refusal("gemm", text); };
   EXPECT_EQ(gemm("f16 batch_last B=64 3x17x19x5"), "");
   EXPECT_EQ(gemm("bf16 batch_first B=63 3x16x24x1"), "");
   EXPECT_EQ(gemm("f16 batch_last B=64 3x17x19x5 cols_stride=72 rows_stride=80"), "");
@@ -189,6 +192,42 @@ TEST(CudaTable, TensorCopiesNeedRowsOfWholeUnits) {
   expect_mentions(gemm("f16 batch_first B=64 1x16x16x4"), "d = 1 only, not d = 4");
   expect_mentions(gemm("f32 batch_last B=64 1x16x16x4"), "half types");
   expect_mentions(gemm("gradient f16 batch_last B=64 1x16x16x4"), "gradient");
+}
+
+TEST(CudaTable, GradientsOfHalvesGoToTensorCores) {
+  const PretendedGpus machine({h200()});
+  for (const char* text : {"f16 batch_first B=25088 8x128x128x16", "bf16 batch_first B=25088 48x64x64x4",
+                           "f16 batch_first B=25088 64x64x64x1", "f16 batch_first B=25088 1x768x192x3",
+                           "f16 batch_first B=1000 1x16x16x2", "bf16 batch_last B=25088 64x48x48x16",
+                           "f16 batch_first B=25088 1x48x48x16", "f16 batch_last B=4096 1x1024x1024x4"})
+    EXPECT_NE(candidates(Problem::parse("gradient " + std::string(text)), first_gpu)[0].implementation,
+              "gradient-simt")
+        << text;
+  const auto mma = [](const std::string& text) { return refusal("gradient-mma", text); };
+  const auto exchange = [](const std::string& text) { return refusal("gradient-exchange", text); };
+  EXPECT_EQ(mma("gradient f16 batch_first B=0 1x1x1x1"), "");
+  EXPECT_EQ(mma("gradient f16 batch_last B=63 3x17x19x9"), "");
+  EXPECT_EQ(mma("gradient f16 batch_first B=1000000 1x16x16x16"), "");
+  EXPECT_EQ(exchange("gradient bf16 batch_first B=64 1x16x16x24 cols_stride=999"), "");
+  expect_mentions(mma("gradient f32 batch_first B=64 1x16x16x4"), "f16 and bf16, not f32");
+  expect_mentions(mma("f16 batch_first B=64 1x16x16x4"), "not products");
+  expect_mentions(mma("gradient f16 batch_first B=64 1x16x16x9"), "even d, or one up to 7, not 9");
+  expect_mentions(mma("gradient f16 batch_first B=2000000 1x16x16x16"), "truncate");
+  expect_mentions(exchange("gradient f16 batch_first B=64 1x16x16x8"), "d = 16");
+  expect_mentions(exchange("gradient f16 batch_last B=64 1x16x16x16"), "batch_first");
+}
+
+TEST(CudaTable, GradientsOnTensorCoresNeedThem) {
+  GpuFacts a100 = h200();
+  a100.compute_capability = 80;
+  a100.shared_bytes = 163 << 10;
+  const PretendedGpus machine({a100});
+  const std::string text = "gradient f16 batch_first B=25088 1x64x64x16";
+  EXPECT_EQ(refusal("gradient-mma", text), "");
+  expect_mentions(refusal("gradient-exchange", text), "needs compute capability 9.0");
+  a100.compute_capability = 75;
+  const PretendedGpus older({a100});
+  expect_mentions(refusal("gradient-mma", text), "needs compute capability 8.0");
 }
 
 TEST(CudaDivisor, DividesAsTheProcessorDoes) {

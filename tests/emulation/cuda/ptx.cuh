@@ -16,6 +16,8 @@ inline std::uint32_t shared_address(const void* pointer) {
   return kSharedBase + static_cast<std::uint32_t>(static_cast<const std::byte*>(pointer) - shared_memory);
 }
 
+inline std::uint32_t block_number() { return Block::current().number(); }
+
 inline void copy_async_4(std::uint32_t to, const void* from, bool valid) {
   Block::current().copy_async(to, from, valid ? 4 : 0, 4);
 }
@@ -43,9 +45,10 @@ inline uint2 load_shared_8(std::uint32_t address) { return load_shared<uint2>(ad
 inline std::uint32_t load_shared_4(std::uint32_t address) { return load_shared<std::uint32_t>(address); }
 inline void store_shared_4(std::uint32_t address, std::uint32_t value) { store_shared(address, value); }
 
-/// Register m of lane 4g + t: elements g of the rows 2t and 2t + 1 of matrix m,
-/// whose row r begins at the address that lane 8m + r gives.
-inline uint4 load_matrices_transposed(std::uint32_t address) {
+/// Register m of lane 4g + t: elements 2t and 2t + 1 of row g of matrix m (transposed: elements g of
+/// the rows 2t and 2t + 1), whose row r begins at the address that lane 8m + r gives.
+template <bool Transposed>
+inline uint4 load_matrices_of_warp(std::uint32_t address) {
   Block& block = Block::current();
   const int first = block.thread().index / 32 * 32;
   block.thread().lane_address = address;
@@ -55,9 +58,11 @@ inline uint4 load_matrices_transposed(std::uint32_t address) {
         std::uint32_t pair = 0;
         for (int odd = 0; odd < 2; ++odd) {
           std::uint16_t element = 0;
-          const int row = lane % 4 * 2 + odd;
+          const int place = lane % 4 * 2 + odd;
+          const int row = Transposed ? place : lane / 4;
+          const int column = Transposed ? lane / 4 : place;
           std::memcpy(&element,
-                      block.shared(block.thread(first + 8 * m + row).lane_address, 16, 16) + lane / 4 * 2, 2);
+                      block.shared(block.thread(first + 8 * m + row).lane_address, 16, 16) + column * 2, 2);
           pair |= std::uint32_t{element} << (16 * odd);
         }
         block.thread(first + lane).lane_registers[static_cast<std::size_t>(m)] = pair;
@@ -65,6 +70,16 @@ inline uint4 load_matrices_transposed(std::uint32_t address) {
   });
   const auto& registers = block.thread().lane_registers;
   return {registers[0], registers[1], registers[2], registers[3]};
+}
+
+inline uint4 load_matrices(std::uint32_t address) { return load_matrices_of_warp<false>(address); }
+inline uint4 load_matrices_transposed(std::uint32_t address) { return load_matrices_of_warp<true>(address); }
+
+inline void mma_f16(float (&d)[4], const uint4& a, std::uint32_t b0, std::uint32_t b1) {
+  Block::current().multiply_in_warp({emulation::WgmmaIssue::Kind::f16, d, {a.x, a.y, a.z, a.w}, {b0, b1}});
+}
+inline void mma_bf16(float (&d)[4], const uint4& a, std::uint32_t b0, std::uint32_t b1) {
+  Block::current().multiply_in_warp({emulation::WgmmaIssue::Kind::bf16, d, {a.x, a.y, a.z, a.w}, {b0, b1}});
 }
 
 /// To the nearest, and of two away from zero.

@@ -49,6 +49,31 @@ inline void fence_for_bulk() {}
 inline void wait_for_earlier_kernels() {}
 inline void let_later_kernels_start() {}
 
+inline void cluster_arrive() { Block::current().arrive_at_cluster(); }
+inline void cluster_wait() { Block::current().wait_for_cluster(); }
+inline void cluster_barrier() {
+  cluster_arrive();
+  cluster_wait();
+}
+
+/// A block's number is in the bits that no address in shared memory has.
+inline constexpr int kRankShift = 24;
+inline std::uint32_t cluster_address(std::uint32_t address, std::uint32_t rank) {
+  return address | rank << kRankShift;
+}
+inline std::byte* shared_of_cluster(std::uint32_t address) {
+  const auto& blocks = Block::current().cluster().blocks;
+  return blocks.at(address >> kRankShift)->shared(address & ((1u << kRankShift) - 1), 16, 16);
+}
+inline uint4 load_cluster_16(std::uint32_t address) {
+  uint4 value;
+  std::memcpy(&value, shared_of_cluster(address), 16);
+  return value;
+}
+inline void store_cluster_16(std::uint32_t address, const uint4& value) {
+  std::memcpy(shared_of_cluster(address), &value, 16);
+}
+
 inline void barrier_of(int number, int threads) {
   Block::current().meet(Block::current().numbered_meeting(number), threads);
 }

@@ -1,0 +1,310 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "cuda/alignment.hpp"
+#include "cuda/divisor.hpp"
+#include "cuda/gradient_config.hpp"
+
+namespace kronsparse::cuda {
+namespace {
+
+constexpr int kMaxWarps = kGradientMaxThreads / 32;
+/// A block's part of the batch is at least this long.
+constexpr std::int64_t kLeastSplit = 128;
+constexpr std::int64_t kElementBytes = 2;
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+
+/// The smallest number >= value that leaves `rest` when divided by 128.
+int with_rest_of_128(int value, int rest) { return value + ((rest - value) % 128 + 128) % 128; }
+
+GradientForm form_of(const Problem& problem) {
+  if (problem.layout == Layout::batch_last) return GradientForm::columns;
+  return problem.pattern.d == 1 ? GradientForm::rows : GradientForm::runs;
+}
+
+/// Whole sectors of 32 bytes, or all of d where that is contiguous and a block has warps for it.
+int block_j_of(GradientForm form, std::int64_t d) {
+  if (form != GradientForm::runs) return 1;
+  return d <= 16 || d == 24 ? static_cast<int>(d) : 16;
+}
+
+std::size_t shape_of(GradientForm form, int block_j) {
+  const int vector = std::min(8, 1 << std::countr_zero(static_cast<unsigned>(block_j)));
+  std::size_t best = 0;
+  while (gradient_shapes[best].form != form || gradient_shapes[best].vector != vector ||
+         (gradient_shapes[best].row_j != 0 && gradient_shapes[best].row_j != block_j))
+    ++best;
+  return best;
+}
+
+/// Sizes in shared memory, which follow from the rest of the configuration.
+void lay_out(GradientConfig& config) {
+  const auto pitch = [&](int rows) {
+    const int run_bytes = rows * config.block_j * static_cast<int>(kElementBytes);
+    switch (config.shape.form) {
+      case GradientForm::runs:
+      case GradientForm::exchanged:
+        return with_rest_of_128(run_bytes, 32);  // four lanes that read 32 bytes each, of four samples
+      case GradientForm::rows:
+        return with_rest_of_128(run_bytes, 16);  // eight samples of 16 bytes
+      case GradientForm::columns:
+        break;
+    }
+    return kGradientColumnSamples * static_cast<int>(kElementBytes);
+  };
+  const bool columns = config.shape.form == GradientForm::columns;
+  config.g_pitch = pitch(config.tile_m());
+  config.x_pitch = pitch(config.tile_n());
+  config.x_offset = with_rest_of_128(config.g_pitch * (columns ? config.tile_m() : config.stage_samples), 0);
+  config.stage_bytes =
+      config.x_offset +
+      with_rest_of_128(config.x_pitch * (columns ? config.tile_n() : config.stage_samples), 0);
+  config.out_pitch = config.tile_n() * config.block_j * 4 + 16;
+  config.shared_bytes =
+      std::max(config.stages * config.stage_bytes, with_rest_of_128(config.tile_m() * config.out_pitch, 0));
+}
+
+/// The stages of the exchange, of which there is one size.
+void fit_exchange(GradientConfig& config) {
+  config.stage_samples = kExchangeSamples;
+  config.stages = kExchangeStages;
+  lay_out(config);
+  config.shared_bytes = std::max(
+      config.shared_bytes, kExchangeStages * config.stage_bytes + kExchangePlaces * kExchangePlaceBytes);
+}
+
+/// Stages as large as `budget` bytes of shared memory allow.
+bool fit_stages(GradientConfig& config, std::int64_t budget) {
+  const bool columns = config.shape.form == GradientForm::columns;
+  for (const int samples : {64, 32, 16})
+    for (const int stages : {4, 3}) {
+      if (columns && samples != kGradientColumnSamples) continue;
+      config.stage_samples = samples;
+      config.stages = stages;
+      lay_out(config);
+      // Long stages are worth less than four of them.
+      if (config.shared_bytes <= budget && (stages == 4 || columns || samples == 16)) return true;
+    }
+  return false;
+}
+
+/// Bytes of a copy, as far as strides tell.
+int width_of(const GradientConfig& config, const Product& p, std::int64_t rows, std::int64_t sample,
+             std::int64_t feature, const void* data) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  if (config.shape.form == GradientForm::columns)
+    return common_alignment(kElementBytes, address, feature * kElementBytes);
+  const std::int64_t run = config.block_j == p.d ? rows * p.d : p.d;
+  return common_alignment(kElementBytes, address, sample * kElementBytes, run * kElementBytes);
+}
+
+/// Clocks of a multiprocessor for a product of 16 x 8 x 16, as mma.sync reaches them or as the loads from
+/// shared memory do, whichever takes longer.
+double product_clocks(const GradientConfig& config) {
+  if (config.shape.form == GradientForm::rows || config.shape.form == GradientForm::columns) return 1.6;
+  switch (config.shape.vector) {
+    case 8:
+      return 3.0;
+    case 4:
+      return config.block_j == 16 ? 4.0 : 2.0;
+    case 2:
+      return config.block_j == 16 ? 6.0 : 1.7;
+    default:
+      return 2.5;
+  }
+}
+
+/// Blocks that a multiprocessor holds: kernels take most of the registers that 8 warps can have.
+int blocks_per_multiprocessor(const GradientConfig& config, const GpuFacts& gpu) {
+  constexpr std::int64_t reserved = 1024;  // of shared memory, for each block
+  const std::int64_t memory = static_cast<std::int64_t>(gpu.shared_bytes) + reserved;
+  return static_cast<int>(std::clamp<std::int64_t>(memory / (config.shared_bytes + reserved), 1,
+                                                   std::max(1, kMaxWarps * 32 / config.threads())));
+}
+
+/// Blocks of a cluster: 8 wherever there are clusters, 16 on whole GPUs of the large kinds, if asked for.
+int largest_cluster(const GpuFacts& gpu) {
+  if (gpu.compute_capability < 90) return 1;
+  const bool large = gpu.compute_capability == 90 || gpu.compute_capability == 100;
+  return large && gpu.multiprocessors >= 100 ? 16 : 8;
+}
+
+/// A cluster stays inside one part of the GPU, on Hopper of 18 multiprocessors.
+int clusters_at_once(const GpuFacts& gpu, int resident, int cluster_blocks) {
+  const int multiprocessors = std::max(gpu.multiprocessors, 1);
+  if (cluster_blocks == 1) return multiprocessors * resident;
+  constexpr int part = 18;
+  const auto in = [&](int some) { return some * resident / cluster_blocks; };
+  return std::max(1, multiprocessors / part * in(part) + in(multiprocessors % part));
+}
+
+}  // namespace
+
+GradientConfig gradient_config(const Problem& problem, bool exchanged, const GpuFacts& gpu) {
+  const Product p = product_of(problem);
+  const auto shared = static_cast<std::int64_t>(gpu.shared_bytes);
+  const std::int64_t least_splits = divided_up(p.batch, kGradientMaxSum);
+  const std::int64_t most_splits = std::max<std::int64_t>(p.batch / kLeastSplit, 1);
+  GradientConfig base;
+  const GradientForm form = exchanged ? GradientForm::exchanged : form_of(problem);
+  base.parts = exchanged ? kExchangeBlocks : 1;
+  base.block_j = exchanged ? kExchangeJ : block_j_of(form, p.d);
+  base.shape_index = shape_of(form, base.block_j);
+  base.shape = gradient_shapes[base.shape_index];
+  base.j_groups = divided_up(p.d, std::int64_t{base.parts} * base.block_j);
+  base.warps_j = static_cast<int>(divided_up(base.block_j, base.shape.vector));
+
+  GradientConfig best = base;
+  best.shared_bytes = 1 << 30;
+  double best_seconds = 0;
+  const auto consider = [&](GradientConfig config) {
+    const auto most = static_cast<int>(
+        std::min<std::int64_t>(most_splits, std::max(1, largest_cluster(gpu) / config.parts)));
+    int splits = static_cast<int>(std::clamp<std::int64_t>(least_splits, 1, most));
+    for (; splits <= most; ++splits) {
+      config.splits = splits;
+      config.split_samples =
+          divided_up(divided_up(p.batch, splits), config.stage_samples) * config.stage_samples;
+      const double seconds = gradient_seconds(problem, config, gpu);
+      if (best.shared_bytes == 1 << 30 || seconds < best_seconds) {
+        best = config;
+        best_seconds = seconds;
+      }
+    }
+  };
+  const auto with_warps = [&](int warps_m, int warps_n) {
+    GradientConfig config = base;
+    config.warps_m = warps_m;
+    config.warps_n = warps_n;
+    config.k_tiles = divided_up(p.b, config.tile_m());
+    config.l_tiles = divided_up(p.c, config.tile_n());
+    return config;
+  };
+
+  if (exchanged) {
+    GradientConfig config = with_warps(kExchangeWarpsM, kExchangeWarpsN);
+    fit_exchange(config);
+    if (config.shared_bytes <= shared) consider(config);
+    return best;
+  }
+  const std::int64_t warps = std::max(1, kMaxWarps / base.warps_j);
+  const auto most_m = static_cast<int>(std::min(warps, divided_up(p.b, base.shape.m)));
+  const auto most_n = static_cast<int>(std::min(warps, divided_up(p.c, base.shape.n)));
+  for (int warps_m = 1; warps_m <= most_m; ++warps_m)
+    for (int warps_n = 1; warps_n <= most_n && warps_m * warps_n <= warps; ++warps_n) {
+      GradientConfig config = with_warps(warps_m, warps_n);
+      int before = 0;  // the same stages need no second look
+      for (int resident = std::max(1, kMaxWarps * 32 / config.threads()); resident >= 1; --resident)
+        if (fit_stages(config, resident == 1 ? shared : (shared + 1024) / resident - 1024) &&
+            config.shared_bytes != before) {
+          before = config.shared_bytes;
+          consider(config);
+        }
+    }
+  return best;
+}
+
+GradientArguments gradient_arguments(const Problem& problem, const GradientConfig& config,
+                                     const Operands& operands) {
+  const Product p = product_of(problem);
+  const bool columns = config.shape.form == GradientForm::columns;
+  const auto operand = [&](const void* data, std::int64_t rows, std::int64_t sample, std::int64_t feature,
+                           int tile_rows, int pitch) {
+    const std::int64_t row = p.d * feature * kElementBytes;
+    const std::int64_t copied_rows = std::min<std::int64_t>(rows, tile_rows);
+    const std::int64_t units =
+        columns ? kGradientColumnSamples / 8 : divided_up(copied_rows * config.block_j, 8);
+    return GradientOperand{
+        .data = static_cast<const std::byte*>(data),
+        .to_next_i = rows * row,
+        .to_next_row = row,
+        .to_next_j = feature * kElementBytes,
+        .to_next_sample = sample * kElementBytes,
+        .rows = rows,
+        .tile_rows = tile_rows,
+        .pitch = pitch,
+        .width = width_of(config, p, rows, sample, feature, data),
+        .lanes_log = std::min(5, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(units - 1))))};
+  };
+  const std::int64_t y_run = config.block_j == p.d ? p.c * p.d : p.d;
+  return {.g = operand(operands.g, p.b, p.y_sample, p.y_feature, config.tile_m(), config.g_pitch),
+          .x = operand(operands.x, p.c, p.x_sample, p.x_feature, config.tile_n(), config.x_pitch),
+          .y = static_cast<std::byte*>(operands.y),
+          .batch = p.batch,
+          .d = p.d,
+          .parts = static_cast<std::uint32_t>(config.parts),
+          .splits = static_cast<std::uint32_t>(config.splits),
+          .l_tiles = static_cast<std::uint32_t>(config.l_tiles),
+          .k_tiles = static_cast<std::uint32_t>(config.k_tiles),
+          .j_groups = static_cast<std::uint32_t>(config.j_groups),
+          .split_samples = static_cast<int>(config.split_samples),
+          .block_j = config.block_j,
+          .warps_m = config.warps_m,
+          .warps_n = config.warps_n,
+          .stage_samples = config.stage_samples,
+          .stages = config.stages,
+          .x_offset = config.x_offset,
+          .stage_bytes = config.stage_bytes,
+          // Rows of 32 bytes: without it, rows of the one sample would meet units of the next in a bank.
+          .swizzle = config.shape.form == GradientForm::runs && config.block_j == 16 ? 1 : 0,
+          .out_pitch = config.out_pitch,
+          .y_vectors = (config.block_j != 1 || p.d == 1) && y_run % 4 == 0 &&
+                       reinterpret_cast<std::uintptr_t>(operands.y) % 8 == 0,
+          .overlaps = false};
+}
+
+double gradient_seconds(const Problem& problem, const GradientConfig& config, const GpuFacts& gpu) {
+  const Product p = product_of(problem);
+  const double multiprocessors = std::max(gpu.multiprocessors, 1);
+  const double memory_rate = std::max(gpu.memory_rate, 1e10);
+  const double clock = std::max(gpu.clock_hz, 1e9);
+
+  // How full the GPU is.
+  const int resident = blocks_per_multiprocessor(config, gpu);
+  const int cluster = config.cluster_blocks();
+  const double places = cluster * clusters_at_once(gpu, resident, cluster);
+  const double blocks = real(config.blocks(p.a));
+  const double waves = std::ceil(blocks / places);
+  const double sharing = std::min<double>(resident, std::ceil(blocks / multiprocessors));
+
+  // A block: products and the copies' way into shared memory; what a multiprocessor takes in.
+  const double g_rows = std::min(real(p.b), real(config.tile_m()));
+  const double x_rows = std::min(real(p.c), real(config.tile_n()));
+  const double steps = real(divided_up(config.split_samples, kGradientStep));
+  const double step_bytes = (g_rows + x_rows) * config.block_j * kElementBytes * kGradientStep;
+  const int width = std::min(width_of(config, p, p.b, p.y_sample, p.y_feature, nullptr),
+                             width_of(config, p, p.c, p.x_sample, p.x_feature, nullptr));
+  double copy_clocks = step_bytes * (width == 16 ? 1.0 / 128 : width == 4 ? 1.0 / 32 : 1.0 / 8);
+  if (config.parts > 1) copy_clocks *= 3;  // to the place, from there and into the stage
+  const int warp_products = config.shape.vector * (config.shape.m / 16) * (config.shape.n / 8);
+  const double step_clocks = config.threads() / 32 * warp_products * product_clocks(config) + copy_clocks;
+  constexpr double take_in = 64;    // bytes per clock
+  constexpr double exchanged = 16;  // the same, from the other blocks of a cluster
+  constexpr double latency = 1200;  // clocks
+  const double stage_steps = config.stage_samples / kGradientStep;
+  const double block_clocks =
+      steps * std::max({1.1 * sharing * step_clocks, sharing * step_bytes / take_in,
+                        sharing * step_bytes * (config.parts - 1) / config.parts / exchanged,
+                        latency / (config.stages - 1) / stage_steps});
+  const double tile_bytes = real(config.tile_m()) * config.out_pitch;
+  const double in_blocks = waves * (block_clocks / clock + 2e-6 + sharing * tile_bytes / 32 / clock);
+
+  // Everything: through L2 come the operands once for every tile of the other's rows...
+  const double idle = std::max(1.0, waves * places / std::max(blocks, 1.0));
+  const double sample_bytes = real(p.batch) * real(p.a) * real(p.d) * kElementBytes;
+  const double reads = sample_bytes * (real(p.b) * real(config.l_tiles) + real(p.c) * real(config.k_tiles));
+  const double l2 = reads / (1.35 * memory_rate) * std::min(idle, 2.0);
+  // ...and from memory once for all tiles that run together, l fastest.
+  const double together =
+      std::clamp(std::floor(places / cluster), 1.0, real(config.k_tiles * config.l_tiles));
+  const double l_together = std::min(real(config.l_tiles), together);
+  const double k_together = std::ceil(together / real(config.l_tiles));
+  const double rounds = real(config.k_tiles * config.l_tiles) / together;
+  const double memory = sample_bytes * rounds * (k_together * g_rows + l_together * x_rows) / memory_rate;
+  // They overlap, but not wholly.
+  return 5e-6 + std::max({in_blocks, l2, 1.1 * memory}) + 0.05 * (in_blocks + l2 + memory);
+}
+
+}  // namespace kronsparse::cuda
