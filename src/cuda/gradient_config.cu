@@ -45,7 +45,6 @@ void lay_out(GradientConfig& config) {
     const int run_bytes = rows * config.block_j * static_cast<int>(kElementBytes);
     switch (config.shape.form) {
       case GradientForm::runs:
-      case GradientForm::exchanged:
         return with_rest_of_128(run_bytes, 32);  // four lanes that read 32 bytes each, of four samples
       case GradientForm::rows:
         return with_rest_of_128(run_bytes, 16);  // eight samples of 16 bytes
@@ -64,15 +63,6 @@ void lay_out(GradientConfig& config) {
   config.out_pitch = config.tile_n() * config.block_j * 4 + 16;
   config.shared_bytes =
       std::max(config.stages * config.stage_bytes, with_rest_of_128(config.tile_m() * config.out_pitch, 0));
-}
-
-/// The stages of the exchange, of which there is one size.
-void fit_exchange(GradientConfig& config) {
-  config.stage_samples = kExchangeSamples;
-  config.stages = kExchangeStages;
-  lay_out(config);
-  config.shared_bytes = std::max(
-      config.shared_bytes, kExchangeStages * config.stage_bytes + kExchangePlaces * kExchangePlaceBytes);
 }
 
 /// Stages as large as `budget` bytes of shared memory allow.
@@ -142,26 +132,24 @@ int clusters_at_once(const GpuFacts& gpu, int resident, int cluster_blocks) {
 
 }  // namespace
 
-GradientConfig gradient_config(const Problem& problem, bool exchanged, const GpuFacts& gpu) {
+GradientConfig gradient_config(const Problem& problem, const GpuFacts& gpu) {
   const Product p = product_of(problem);
   const auto shared = static_cast<std::int64_t>(gpu.shared_bytes);
   const std::int64_t least_splits = divided_up(p.batch, kGradientMaxSum);
   const std::int64_t most_splits = std::max<std::int64_t>(p.batch / kLeastSplit, 1);
   GradientConfig base;
-  const GradientForm form = exchanged ? GradientForm::exchanged : form_of(problem);
-  base.parts = exchanged ? kExchangeBlocks : 1;
-  base.block_j = exchanged ? kExchangeJ : block_j_of(form, p.d);
+  const GradientForm form = form_of(problem);
+  base.block_j = block_j_of(form, p.d);
   base.shape_index = shape_of(form, base.block_j);
   base.shape = gradient_shapes[base.shape_index];
-  base.j_groups = divided_up(p.d, std::int64_t{base.parts} * base.block_j);
+  base.j_groups = divided_up(p.d, base.block_j);
   base.warps_j = static_cast<int>(divided_up(base.block_j, base.shape.vector));
 
   GradientConfig best = base;
   best.shared_bytes = 1 << 30;
   double best_seconds = 0;
   const auto consider = [&](GradientConfig config) {
-    const auto most = static_cast<int>(
-        std::min<std::int64_t>(most_splits, std::max(1, largest_cluster(gpu) / config.parts)));
+    const auto most = static_cast<int>(std::min<std::int64_t>(most_splits, largest_cluster(gpu)));
     int splits = static_cast<int>(std::clamp<std::int64_t>(least_splits, 1, most));
     for (; splits <= most; ++splits) {
       config.splits = splits;
@@ -183,12 +171,6 @@ GradientConfig gradient_config(const Problem& problem, bool exchanged, const Gpu
     return config;
   };
 
-  if (exchanged) {
-    GradientConfig config = with_warps(kExchangeWarpsM, kExchangeWarpsN);
-    fit_exchange(config);
-    if (config.shared_bytes <= shared) consider(config);
-    return best;
-  }
   const std::int64_t warps = std::max(1, kMaxWarps / base.warps_j);
   const auto most_m = static_cast<int>(std::min(warps, divided_up(p.b, base.shape.m)));
   const auto most_n = static_cast<int>(std::min(warps, divided_up(p.c, base.shape.n)));
@@ -234,7 +216,7 @@ GradientArguments gradient_arguments(const Problem& problem, const GradientConfi
           .y = static_cast<std::byte*>(operands.y),
           .batch = p.batch,
           .d = p.d,
-          .parts = static_cast<std::uint32_t>(config.parts),
+
           .splits = static_cast<std::uint32_t>(config.splits),
           .l_tiles = static_cast<std::uint32_t>(config.l_tiles),
           .k_tiles = static_cast<std::uint32_t>(config.k_tiles),
@@ -263,8 +245,7 @@ double gradient_seconds(const Problem& problem, const GradientConfig& config, co
 
   // How full the GPU is.
   const int resident = blocks_per_multiprocessor(config, gpu);
-  const int cluster = config.cluster_blocks();
-  const double places = cluster * clusters_at_once(gpu, resident, cluster);
+  const double places = config.splits * clusters_at_once(gpu, resident, config.splits);
   const double blocks = real(config.blocks(p.a));
   const double waves = std::ceil(blocks / places);
   const double sharing = std::min<double>(resident, std::ceil(blocks / multiprocessors));
@@ -276,18 +257,17 @@ double gradient_seconds(const Problem& problem, const GradientConfig& config, co
   const double step_bytes = (g_rows + x_rows) * config.block_j * kElementBytes * kGradientStep;
   const int width = std::min(width_of(config, p, p.b, p.y_sample, p.y_feature, nullptr),
                              width_of(config, p, p.c, p.x_sample, p.x_feature, nullptr));
-  double copy_clocks = step_bytes * (width == 16 ? 1.0 / 128 : width == 4 ? 1.0 / 32 : 1.0 / 8);
-  if (config.parts > 1) copy_clocks *= 3;  // to the place, from there and into the stage
+  const double copy_clocks = step_bytes * (width == 16 ? 1.0 / 128 : width == 4 ? 1.0 / 32 : 1.0 / 8);
+
   const int warp_products = config.shape.vector * (config.shape.m / 16) * (config.shape.n / 8);
   const double step_clocks = config.threads() / 32 * warp_products * product_clocks(config) + copy_clocks;
-  constexpr double take_in = 64;    // bytes per clock
-  constexpr double exchanged = 16;  // the same, from the other blocks of a cluster
-  constexpr double latency = 1200;  // clocks
+  constexpr double take_in = 64;  // bytes per clock
+
+  constexpr double latency = 1200;      // clocks
+  constexpr double step_latency = 500;  // of a warp that waits for its loads, then for its products
   const double stage_steps = config.stage_samples / kGradientStep;
-  const double block_clocks =
-      steps * std::max({1.1 * sharing * step_clocks, sharing * step_bytes / take_in,
-                        sharing * step_bytes * (config.parts - 1) / config.parts / exchanged,
-                        latency / (config.stages - 1) / stage_steps});
+  const double block_clocks = steps * std::max({1.1 * sharing * step_clocks, sharing * step_bytes / take_in,
+                                                step_latency, latency / (config.stages - 1) / stage_steps});
   const double tile_bytes = real(config.tile_m()) * config.out_pitch;
   const double in_blocks = waves * (block_clocks / clock + 2e-6 + sharing * tile_bytes / 32 / clock);
 
@@ -298,7 +278,7 @@ double gradient_seconds(const Problem& problem, const GradientConfig& config, co
   const double l2 = reads / (1.35 * memory_rate) * std::min(idle, 2.0);
   // ...and from memory once for all tiles that run together, l fastest.
   const double together =
-      std::clamp(std::floor(places / cluster), 1.0, real(config.k_tiles * config.l_tiles));
+      std::clamp(std::floor(places / config.splits), 1.0, real(config.k_tiles * config.l_tiles));
   const double l_together = std::min(real(config.l_tiles), together);
   const double k_together = std::ceil(together / real(config.l_tiles));
   const double rounds = real(config.k_tiles * config.l_tiles) / together;

@@ -12,7 +12,7 @@
 // distributed shared memory, in the order of their ranks: two runs give the same bits.
 #pragma once
 
-#include "cuda/gradient_exchange.cuh"
+#include "cuda/gradient_tile.cuh"
 #include "cuda/ptx_sm90.cuh"
 
 namespace kronsparse::cuda {
@@ -25,14 +25,14 @@ struct GradientTraits {
   static constexpr int m_tiles = S.m / 16;
   static constexpr int n_tiles = S.n / 8;
   /// Neighbours in shared memory are j.
-  static constexpr bool runs = S.form == GradientForm::runs || S.form == GradientForm::exchanged;
+  static constexpr bool runs = S.form == GradientForm::runs;
   static_assert(A == Arithmetic::f16 || A == Arithmetic::bf16);
   static_assert(S.m % 16 == 0 && S.n % 16 == 0);
   static_assert(S.vector == 1 || S.vector == 2 || S.vector == 4 || S.vector == 8,
                 "one load from shared memory");
   static_assert(runs || S.vector == 1);
   static_assert(S.row_j % S.vector == 0);
-  static_assert(products * m_tiles * n_tiles * 4 <= 128, "accumulators in registers");
+  static_assert(products * m_tiles * n_tiles * 4 <= 64, "accumulators leave room in 168 registers");
 };
 
 namespace gradient {
@@ -218,37 +218,6 @@ __device__ inline void sum_samples(const GradientArguments& p, const WarpPlace& 
   __syncthreads();
 }
 
-/// The same with the exchange. Barriers of the cluster say that a stage is there and that the one before
-/// the last has been read; what it takes them is hidden by products.
-template <class Traits>
-__device__ inline void sum_exchanged(const GradientArguments& p, const WarpPlace& at, std::uint32_t shared,
-                                     Sums<Traits>& sums) {
-  const Tile tile = block_tile(p);
-  Exchange exchange(p, tile, shared);
-  const int samples = static_cast<int>(min(p.batch, std::int64_t{p.split_samples}));  // of the longest split
-  for (int ahead = 1; ahead < kExchangePlaces; ++ahead) exchange.copy();
-  ptx::cluster_barrier();  // every block is there
-  if (samples > 0) {
-    exchange.send();
-    exchange.copy();
-    ptx::cluster_arrive();
-  }
-  int from = 0;
-#pragma unroll 1
-  for (int done = 0; done < samples; done += kExchangeSamples) {
-    ptx::cluster_wait();
-    if (done + kExchangeSamples < samples) {
-      exchange.send();
-      exchange.copy();
-      ptx::cluster_arrive();
-    }
-    multiply_stage<Traits>(p, at, shared + from * p.stage_bytes, sums);
-    if (++from == kExchangeStages) from = 0;
-  }
-  ptx::wait_copies<0>();
-  __syncthreads();
-}
-
 /// Puts the sums down in the order of y: rows k of (l, j), j fastest.
 template <class Traits>
 __device__ inline void put_sums(const GradientArguments& p, const WarpPlace& at, std::uint32_t shared,
@@ -280,11 +249,11 @@ __device__ inline void put_sums(const GradientArguments& p, const WarpPlace& at,
 }
 
 /// Four neighbouring sums, added up over the blocks that share the batch.
-__device__ inline uint4 added_up(const GradientArguments& p, std::uint32_t part, std::uint32_t from) {
+__device__ inline uint4 added_up(const GradientArguments& p, std::uint32_t from) {
   if (p.splits == 1) return ptx::load_shared_16(from);
-  uint4 sum = ptx::load_cluster_16(ptx::cluster_address(from, part));
+  uint4 sum = ptx::load_cluster_16(ptx::cluster_address(from, 0));
   for (std::uint32_t split = 1; split < p.splits; ++split) {
-    const uint4 other = ptx::load_cluster_16(ptx::cluster_address(from, split * p.parts + part));
+    const uint4 other = ptx::load_cluster_16(ptx::cluster_address(from, split));
     const auto add = [](std::uint32_t& to, std::uint32_t term) {
       to = __float_as_uint(__uint_as_float(to) + __uint_as_float(term));
     };
@@ -321,7 +290,7 @@ __device__ inline void store_sums(const GradientArguments& p, std::uint32_t shar
       count = min(std::int64_t{count}, p.d - tile.j0 - j);
     }
     if (count <= 0) continue;
-    const uint4 sum = added_up(p, tile.part, shared + row * p.out_pitch + first * 4);
+    const uint4 sum = added_up(p, shared + row * p.out_pitch + first * 4);
     const std::uint32_t low = mma::pack_pair<Traits>(__uint_as_float(sum.x), __uint_as_float(sum.y));
     const std::uint32_t high = mma::pack_pair<Traits>(__uint_as_float(sum.z), __uint_as_float(sum.w));
     std::byte* const to =
@@ -350,10 +319,7 @@ __global__ void __launch_bounds__(kGradientMaxThreads, 1)
   }
   const gradient::WarpPlace at = gradient::warp_place<Traits>(p);
   gradient::Sums<Traits> sums = {};
-  if constexpr (Traits::shape.form == GradientForm::exchanged)
-    gradient::sum_exchanged<Traits>(p, at, shared, sums);
-  else
-    gradient::sum_samples<Traits>(p, at, shared, sums);
+  gradient::sum_samples<Traits>(p, at, shared, sums);
   gradient::put_sums<Traits>(p, at, shared, sums);
   if (p.splits == 1)
     __syncthreads();

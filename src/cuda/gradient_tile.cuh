@@ -4,7 +4,7 @@
 // x inputs l). The sums are few and the batch is long, so both operands stream
 // through a ring of stages in shared memory, where they lie as in memory:
 //   runs       batch_first, d > 1: a run over rows (k or l) and the block's j per sample.
-//   exchanged  the same with few j: four blocks share their copies (gradient_exchange.cuh).
+
 //   rows       batch_first, d = 1: a run over rows per sample.
 //   columns    batch_last: a run of samples per row.
 // Copies are units of 16 bytes; rows that do not exist are not copied, because
@@ -17,7 +17,7 @@
 
 namespace kronsparse::cuda {
 
-enum class GradientForm { runs, exchanged, rows, columns };
+enum class GradientForm { runs, rows, columns };
 
 /// What a warp computes; every shape is a kernel.
 struct GradientShape {
@@ -27,7 +27,7 @@ struct GradientShape {
   int m, n;    ///< outputs k and inputs l
 };
 
-constexpr int kGradientMaxThreads = 256;
+constexpr int kGradientMaxThreads = 384;
 constexpr int kGradientStep = 16;           ///< samples of a product
 constexpr int kGradientColumnSamples = 64;  ///< in a stage of columns: rows of 128 bytes
 
@@ -48,9 +48,9 @@ struct GradientArguments {
   std::byte* y;
   std::int64_t batch, d;
   /// Tiles in the order in which they run, the first fastest; then i.
-  std::uint32_t parts, splits, l_tiles, k_tiles, j_groups;  ///< parts: blocks that exchange j
-  int split_samples;                                        ///< that a block of the cluster sums
-  int block_j;  ///< neighbouring j of a block: all of d, 16, or (columns) 1
+  std::uint32_t splits, l_tiles, k_tiles, j_groups;
+  int split_samples;  ///< that a block of the cluster sums
+  int block_j;        ///< neighbouring j of a block: all of d, 16, or (columns) 1
   int warps_m, warps_n;
   int stage_samples, stages;
   int x_offset, stage_bytes;
@@ -67,13 +67,12 @@ struct Tile {
   std::int64_t i, j0, k0, l0;
   std::int64_t n0;  ///< first sample
   int samples;      ///< from there on
-  int part, split;  ///< rank in the cluster: split * parts + part
+  int split;        ///< rank in the cluster
 };
 
 __device__ inline Tile block_tile(const GradientArguments& p) {
   std::uint32_t block = ptx::block_number();
-  const std::uint32_t part = block % p.parts;
-  block /= p.parts;
+
   const std::uint32_t split = block % p.splits;
   block /= p.splits;
   const std::uint32_t l_tile = block % p.l_tiles;
@@ -82,10 +81,10 @@ __device__ inline Tile block_tile(const GradientArguments& p) {
   block /= p.k_tiles;
   Tile tile{};
   tile.i = block / p.j_groups;
-  tile.j0 = (std::int64_t{block % p.j_groups} * p.parts + part) * p.block_j;
+  tile.j0 = std::int64_t{block % p.j_groups} * p.block_j;
   tile.k0 = std::int64_t{k_tile} * p.g.tile_rows;
   tile.l0 = std::int64_t{l_tile} * p.x.tile_rows;
-  tile.part = static_cast<int>(part);
+
   tile.split = static_cast<int>(split);
   tile.n0 = std::int64_t{split} * p.split_samples;
   tile.samples =

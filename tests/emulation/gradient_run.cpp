@@ -25,10 +25,12 @@ std::vector<float> values_of(const Memory& memory) {
   return values;
 }
 
-GradientCut run(const ProductCase& one, bool exchanged) {
+}  // namespace
+
+GradientCut run_gradient(const ProductCase& one) {
   const Problem& problem = one.problem;
   problem.validate();
-  const cuda::GradientConfig config = cuda::gradient_config(problem, exchanged, one.gpu());
+  const cuda::GradientConfig config = cuda::gradient_config(problem, one.gpu());
   if (config.shared_bytes > cuda::kEmulatedSharedBytes) throw EmulationError("the tiles do not fit");
 
   const cuda::Product p = cuda::product_of(problem);
@@ -44,7 +46,7 @@ GradientCut run(const ProductCase& one, bool exchanged) {
   const cuda::GradientKernel kernel = dtype == DType::bf16 ? cuda::gradient_bf16_kernel(config.shape_index)
                                                            : cuda::gradient_f16_kernel(config.shape_index);
   const GlobalMemory memory{{x.range(), g.range()}, {y.range()}};
-  launch(static_cast<int>(config.blocks(p.a)), config.cluster_blocks(), config.threads(), config.shared_bytes,
+  launch(static_cast<int>(config.blocks(p.a)), config.splits, config.threads(), config.shared_bytes,
          one.timing, memory, [&] { kernel(arguments); });
 
   const std::vector<float> x_values = values_of(x), g_values = values_of(g);
@@ -68,10 +70,5 @@ GradientCut run(const ProductCase& one, bool exchanged) {
   return {dtype,         config.shape_index, config.splits,     config.threads() / 32,
           config.stages, arguments.g.width,  arguments.x.width, arguments.y_vectors};
 }
-
-}  // namespace
-
-GradientCut run_gradient(const ProductCase& one) { return run(one, false); }
-GradientCut run_exchange(const ProductCase& one) { return run(one, true); }
 
 }  // namespace kronsparse::emulation

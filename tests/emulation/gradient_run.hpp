@@ -17,7 +17,5 @@ struct GradientCut {
 /// Operands whose results are exact, compared with a plain loop; an EmulationError says which differs, or
 /// what the kernel did that a GPU would not allow.
 GradientCut run_gradient(const ProductCase& one);
-/// By blocks that exchange j.
-GradientCut run_exchange(const ProductCase& one);
 
 }  // namespace kronsparse::emulation

@@ -14,7 +14,6 @@ namespace kronsparse::emulation {
 namespace {
 
 Cases<GradientCut> cases(run_gradient);
-Cases<GradientCut> exchanges(run_exchange);
 
 ProductCase any_case(DType dtype, Layout layout, Picker& pick) {
   const bool first = layout == Layout::batch_first;
@@ -94,26 +93,6 @@ TEST(Gradient, LongBatchesInClusters) {
     }
 }
 
-/// Blocks that exchange j: several tiles and groups of j, samples, rows and j that do not exist,
-/// batches that two to four times four blocks share, copies of every width.
-TEST(Gradient, Exchanges) {
-  int at = 0;
-  for (const char* text :
-       {"f16 batch_first B=40 1x72x20x16", "bf16 batch_first B=33 1x20x136x40",
-        "f16 batch_first B=300 1x5x7x24 cols_stride=176", "bf16 batch_first B=515 1x9x16x16",
-        "f16 batch_first B=390 2x3x3x16", "bf16 batch_first B=1 1x3x3x32 rows_stride=97",
-        "f16 batch_first B=0 1x3x3x16", "f16 batch_first B=70 2x16x24x16"}) {
-    ProductCase one;
-    one.problem = Problem::parse("gradient " + std::string(text));
-    one.multiprocessors = 132;
-    one.infinite = at % 4 == 0;
-    one.g_offset = at % 3 == 2 ? 2 : 0;
-    one.timing = at % 2 == 0 ? Timing::late : Timing::early;
-    exchanges.run(one);
-    if (++at == 4 && quick) return;
-  }
-}
-
 /// Cases are picked, tiles chosen for them: this says that nothing is left out.
 /// Run by itself (a filter) it has nothing to look at.
 TEST(GradientCoverage, EveryShapeAndWay) {
@@ -133,7 +112,7 @@ TEST(GradientCoverage, EveryShapeAndWay) {
     warps.insert(cut.warps);
     stages.insert(cut.stages);
   }
-  EXPECT_EQ(shapes.size(), 2 * (cuda::gradient_shapes.size() - 1));  // all but the exchange
+  EXPECT_EQ(shapes.size(), 2 * cuda::gradient_shapes.size());
   EXPECT_EQ(widths.size(), 9U);
   EXPECT_EQ(stores.size(), 6U);
   EXPECT_TRUE(splits.contains(1));
@@ -141,17 +120,6 @@ TEST(GradientCoverage, EveryShapeAndWay) {
   EXPECT_GT(splits.size(), 4U);
   EXPECT_GT(warps.size(), 4U);
   EXPECT_EQ(stages.size(), 2U);
-
-  std::set<int> shared_batches;
-  widths.clear();
-  for (const GradientCut& cut : exchanges.cuts()) {
-    EXPECT_EQ(cuda::gradient_shapes[cut.shape_index].form, Form::exchanged);
-    shared_batches.insert(cut.splits);
-    widths.emplace(Form::exchanged, cut.g_width);
-  }
-  EXPECT_EQ(widths.size(), 3U);
-  EXPECT_TRUE(shared_batches.contains(1));
-  EXPECT_GT(shared_batches.size(), 2U);
 }
 
 }  // namespace
