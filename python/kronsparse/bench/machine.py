@@ -10,7 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+
+def _repository() -> Path | None:
+    """The source tree this file is in; an installed package has none."""
+    root = Path(__file__).resolve().parents[3]
+    return root if (root / "include" / "kronsparse").is_dir() else None
+
+
+REPOSITORY = _repository()
 PREPARED_VARIABLE = "KRONSPARSE_BENCH_PREPARED"
 # Keep freed memory in the process. Without this PyTorch's temporaries are mapped and faulted in
 # afresh by every call, which a caller who owns his buffers (ours) would be flattered by.
@@ -45,7 +52,7 @@ def _torch_openmp() -> list[str]:
 
 
 def restart_prepared(threads: int) -> None:
-    """Starts this script again, pinned and with the environment above, unless that has been done."""
+    """Starts this command again, pinned and with the environment above, unless that has been done."""
     if os.environ.get(PREPARED_VARIABLE):
         return
     os.sched_setaffinity(0, pick_cpus(threads))
@@ -62,7 +69,9 @@ def restart_prepared(threads: int) -> None:
 
 def _first_line_of(command: list[str]) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, cwd=REPOSITORY or Path.cwd()
+        )
     except (OSError, subprocess.CalledProcessError):
         return ""
     return done.stdout.strip().split("\n")[0]
@@ -76,6 +85,8 @@ def commit() -> str:
     told = os.environ.get("KRONSPARSE_COMMIT")
     if told:
         return told
+    if REPOSITORY is None:
+        return "unknown"
     head = _first_line_of(["git", "rev-parse", "--short=12", "HEAD"])
     changed = _first_line_of(["git", "status", "--porcelain", "--untracked-files=no"])
     return (head or "unknown") + ("+changes" if changed else "")
@@ -113,6 +124,12 @@ def _vector_extensions() -> list[str]:
     flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
     wanted = re.compile(r"avx|fma|f16c|amx|asimd|sve|bf16|fphp|sme")
     return [flag for flag in (flags.group(1).split() if flags else []) if wanted.search(flag)]
+
+
+def arguments() -> list[str]:
+    """What the command was given, without where its program lies."""
+    given = list(sys.argv[1:])
+    return [Path(word).name if word.startswith("/") else word for word in given]
 
 
 def load() -> float:
