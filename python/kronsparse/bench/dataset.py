@@ -19,8 +19,9 @@ _EAGER_FAMILIES = ("bmm", "einsum", "dense")
 
 
 def mode_of(row: Row) -> str:
-    """The mode of a row; older files of a CPU do not say it."""
-    return str(row.get("mode", "fp32" if row["dtype"] == "f32" else ""))
+    """The mode of a row of ours, in older files left to be understood; others have none."""
+    understood = "fp32" if row["dtype"] == "f32" and row["contender"] == OURS else ""
+    return str(row.get("mode") or understood)
 
 
 def family_of(row: Row) -> str:

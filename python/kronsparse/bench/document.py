@@ -20,10 +20,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture in SVG, for the page alone."""
+    """A picture in SVG for the page, and what it shows in numbers."""
 
     svg: str
     caption: str
+    numbers: Table
 
 
 @dataclass(frozen=True)
@@ -53,14 +54,16 @@ def markdown_table(table: Table) -> str:
 
 
 def to_markdown(document: Document) -> str:
-    """The document without its plots."""
+    """The document, of its plots the numbers."""
     parts = [f"# {document.title}"]
     for section in document.sections:
         parts.append(f"## {section.title}")
         for block in section.blocks:
-            if isinstance(block, Table):
+            if isinstance(block, Plot):
+                parts += [f"**{block.numbers.caption}.** {block.caption}", markdown_table(block.numbers)]
+            elif isinstance(block, Table):
                 parts += [markdown_table(block), *([block.caption] if block.caption else [])]
-            elif isinstance(block, str):
+            else:
                 parts.append(block)
     return "\n\n".join(parts) + "\n"
 
@@ -137,7 +140,8 @@ def _html_block(block: str | Table | Plot) -> str:
     if isinstance(block, Table):
         return _html_table(block)
     if isinstance(block, Plot):
-        return f"<figure>{block.svg}<figcaption>{_text(block.caption)}</figcaption></figure>"
+        numbers = f"<details><summary>numbers</summary>{_html_table(block.numbers)}</details>"
+        return f"<figure>{block.svg}<figcaption>{_text(block.caption)} {numbers}</figcaption></figure>"
     return f"<p>{_text(block)}</p>"
 
 

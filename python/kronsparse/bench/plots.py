@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kronsparse.bench.document import Plot, Table
+
 # Okabe and Ito's colours, told apart by the colour-blind. In each group series stand in the legend's order.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 30, 64
@@ -140,6 +142,28 @@ def box_plot(
                 f'<text x="{x + 14:.0f}" y="15">{html.escape(name)}</text>'
             )
     return "".join([*parts, "</svg>"])
+
+
+def drawn(
+    series: Mapping[str, Series],
+    title: str,
+    x_label: str,
+    y_label: str,
+    caption: str,
+    log: bool = True,
+    reference: float | None = 1.0,
+) -> Plot:
+    """A box plot as a part of a document."""
+    rows = []
+    for name, by_group in series.items():
+        for group, values in by_group.items():
+            if len(values):
+                box = Box.of(values)
+                told = [f"{number:.3g}" for number in (box.median, box.q1, box.q3, box.low, box.high)]
+                rows.append([group, name, *told, str(len(values))])
+    headers = [x_label, "", "median", "quartile", "quartile", "5 %", "95 %", "values"]
+    svg = box_plot(series, title, x_label, y_label, log, reference)
+    return Plot(svg, caption, Table(headers, rows, title))
 
 
 def binned(pairs: Sequence[tuple[float, float]], most: int = 12) -> dict[str, list[float]]:

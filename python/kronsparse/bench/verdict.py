@@ -44,6 +44,11 @@ def ceilings_text(run: Row) -> str:
 
 
 def machine_line(run: Row) -> str:
+    """Where a run was made, with what, and the ceilings found there."""
+    return f"{machine_text(run)}; {ceilings_text(run)}"
+
+
+def machine_text(run: Row) -> str:
     """Where a run was made, and with what."""
     versions, hardware = run["versions"], run["machine"]
     driver = hardware.get("nvidia_smi", {}).get("driver_version", "")
@@ -53,7 +58,7 @@ def machine_line(run: Row) -> str:
         else f"{hardware['gpu']}{f', driver {driver}' if driver else ''}"
     )
     made_with = f"kronsparse {versions['kronsparse']} ({run['commit']}), torch {versions['torch']}"
-    return f"{where}; {made_with}; {ceilings_text(run)}"
+    return f"{where}; {made_with}"
 
 
 def targets_of(run: Row) -> dict[tuple[str, str, str], Target]:
