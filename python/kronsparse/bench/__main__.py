@@ -7,6 +7,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from kronsparse.bench.errors import RefusalError
+
 # Each is a module with `add_options(parser)` and `main(options) -> exit code`, loaded when it is asked for:
 # only `run` needs PyTorch, which must not be loaded before the process has been prepared.
 COMMANDS = {
@@ -39,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(given)
     try:
         return int(options.main(options))
-    except (OSError, ValueError, ModuleNotFoundError) as error:
+    except (OSError, ValueError, ModuleNotFoundError, RefusalError) as error:
         print(f"kronsparse-bench {options.command}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -7,13 +7,15 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+from kronsparse.bench.errors import RefusalError
+
 NVML = "libnvidia-ml.so.1"
 RAPL = Path("/sys/class/powercap")
 # The counter and the reading of the power of the moment may differ by this much; a wrong unit is 1000 off.
 PLAUSIBLE_RATIO = 10.0
 
 
-class EnergyUnavailableError(RuntimeError):
+class EnergyUnavailableError(RefusalError):
     """There is no counter of energy here, or none that can be believed."""
 
 

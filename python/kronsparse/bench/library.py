@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+from kronsparse.bench.errors import RefusalError
 from kronsparse.bench.machine import REPOSITORY
 
 LIBRARY_VARIABLE = "KRONSPARSE_LIBRARY"
@@ -19,7 +20,7 @@ LIBRARY_NAMES = ("libkronsparse.so", "libkronsparse.dylib")
 PACKAGE = Path(__file__).absolute().parent.parent  # not resolved: a build's package is links to the sources
 
 
-class KronsparseError(RuntimeError):
+class KronsparseError(RefusalError):
     """A call of the library failed; the text is the library's own."""
 
 
