@@ -59,7 +59,9 @@ def test_more_competitors_are_added_to_a_file(monkeypatch, tmp_path):
     rows = run_in_process(monkeypatch, path, *options, "ours,bmm,sparse,bsr,compiled")
     names = [row["contender"] for row in of_record(rows, "row")]
     assert names.count("kronsparse") == 2  # not again
-    assert {"sparse", "bsr", "compiled"} <= set(names)
+    assert {"sparse", "bsr"} <= set(names)
+    compiled = [row for row in of_record(rows, "row") if row["contender"] == "compiled"]
+    assert [row["status"] for row in compiled] == ["ok", "ok"], compiled
 
 
 KILLED = """

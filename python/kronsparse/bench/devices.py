@@ -71,8 +71,8 @@ class Device(ABC):
         """All the calls as one, without their launch costs where the device can."""
 
     @abstractmethod
-    def marker(self) -> Callable[[], object]:
-        """A call that waits for everything enqueued so far."""
+    def marker(self) -> Callable[[], bool]:
+        """Says, when asked, whether everything enqueued so far is done."""
 
     @abstractmethod
     def tidy(self) -> None:
@@ -106,8 +106,8 @@ class CpuDevice(Device):
 
         return replay
 
-    def marker(self) -> Callable[[], object]:
-        return lambda: None
+    def marker(self) -> Callable[[], bool]:
+        return lambda: True
 
     def tidy(self) -> None:
         pass
@@ -186,10 +186,10 @@ class CudaDevice(Device):
                 call()
         return graph.replay
 
-    def marker(self) -> Callable[[], object]:
+    def marker(self) -> Callable[[], bool]:
         event = torch.cuda.Event()
         event.record()
-        return event.synchronize
+        return lambda: bool(event.query())
 
     def tidy(self) -> None:
         if torch.cuda.memory_reserved() > self.memory_bytes // 2:

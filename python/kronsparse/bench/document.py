@@ -77,7 +77,8 @@ nav { columns: 3 16rem; } nav a { display: block; }
 table { border-collapse: collapse; margin: 1rem 0 .3rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .2rem .6rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
-th { border-bottom: 2px solid #444; cursor: pointer; } th:focus { outline: 2px solid #0072b2; }
+th { border-bottom: 2px solid #444; cursor: pointer; white-space: normal; vertical-align: bottom; }
+th:focus { outline: 2px solid #0072b2; }
 th[aria-sort=ascending]::after { content: " \\25B4"; } th[aria-sort=descending]::after { content: " \\25BE"; }
 .wide { overflow-x: auto; } .caption, figcaption { color: #444; font-size: .9rem; margin-bottom: 1rem; }
 figure { display: inline-block; margin: 1rem 1rem 1rem 0; max-width: 100%; }

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,8 @@ from kronsparse.bench.results import OURS, Row
 
 WINDOW_S = 1.0
 SETTLING_S = 0.3  # until clocks and power are those of this load
-CHUNK_S = 0.02  # of work, enqueued at once
+CHUNK_S, CHUNKS_AHEAD = 0.01, 2  # of work, enqueued at once
+POLL_S = 0.5e-3
 # Calls shorter than this are replayed from a graph, so that the device need not wait for the host.
 LAUNCH_S, MOST_IN_GRAPH = 0.5e-3, 100
 LONGEST_TICK_S = 5.0
@@ -67,21 +69,26 @@ def idle_watts(meter: Meter, device: Device) -> float:
 
 
 class Load:
-    """Keeps the device busy with one call, always a chunk of them ahead, and counts them."""
+    """Keeps the device busy with one call, two chunks of them ahead, and counts them. Never waits long, so
+    that the ticks of a counter are seen when they come."""
 
     def __init__(self, device: Device, call: Callable[[], object], call_s: float) -> None:
         self._device = device
         self._together = max(1, min(MOST_IN_GRAPH, math.ceil(LAUNCH_S / call_s)))
         self._launch = device.replayable([call] * self._together) if self._together > 1 else call
         self._launches = max(1, math.ceil(CHUNK_S / (call_s * self._together)))
-        self._last_chunk = device.marker()
+        self._pending: deque[Callable[[], bool]] = deque()
         self.calls = 0
 
     def __call__(self) -> None:
+        while self._pending and self._pending[0]():
+            self._pending.popleft()
+        if len(self._pending) >= CHUNKS_AHEAD:
+            time.sleep(POLL_S)
+            return
         for _ in range(self._launches):
             self._launch()
-        self._last_chunk()
-        self._last_chunk = self._device.marker()
+        self._pending.append(self._device.marker())
         self.calls += self._launches * self._together
 
 

@@ -52,8 +52,8 @@ def _spread(measured: Sequence[Measured], dtype: str, mode: str, where: str) -> 
     return of_kind(measured, dtype, mode, where)
 
 
-def _of_paper(found: paper.Wins | None) -> list[str]:
-    return ["-", "-"] if found is None else [f"{found.percent:.1f} %", times(found.times)]
+def _of_paper(found: paper.Wins) -> list[str]:
+    return [f"{found.percent:.1f} %", times(found.times)]
 
 
 def _of_ours(found: Wins | None) -> list[str]:
@@ -73,25 +73,18 @@ def win_rates(measured: Sequence[Measured], dtype: str, mode: str) -> Section:
         for where in _SPREAD:
             ones = _spread(measured, dtype, mode, where)
             found = wins((mine, theirs) for mine, theirs, _ in compared(ones, left, right, mode))
-            published = paper.WINS.get((dtype, where)) if mode in ("", "fp32") else None
-            name = f"{_side(left)} < {_side(right)}"
-            rows.append([name, where, *_of_paper(published[number] if published else None), *_of_ours(found)])
+            published = paper.WINS.get((dtype, where))
+            told = _of_paper(published[number]) if published else []
+            rows.append([f"{_side(left)} < {_side(right)}", where, *told, *_of_ours(found)])
     met = {
         name: sum(one.rivals.get(name, math.inf) < math.inf for one in of_kind(measured, dtype, mode))
         for name in (*SPECIALISED, *GENERIC)
     }
-    told = ", ".join(f"{name} {count}" for name, count in met.items())
-    headers = [
-        "comparison",
-        "layout",
-        "paper: wins",
-        "paper: times faster",
-        "wins",
-        "times faster",
-        "patterns",
-    ]
+    timed = ", ".join(f"{name} {count}" for name, count in met.items())
+    of_paper = ["paper: wins", "paper: times faster"] if (dtype, LAYOUTS[0]) in paper.WINS else []
+    headers = ["comparison", "layout", *of_paper, "wins", "times faster", "patterns"]
     caption = (
-        f"Times faster: the median over the cases won. Problems each was timed on: {told}; where one was "
+        f"Times faster: the median over the cases won. Problems each was timed on: {timed}; where one was "
         "left out, the others of its side stand for it."
     )
     return Section(f"Win rates, {dtype} {mode}".strip(), [Table(headers, rows, caption)])
@@ -100,6 +93,7 @@ def win_rates(measured: Sequence[Measured], dtype: str, mode: str) -> Section:
 def sparsity_bins(measured: Sequence[Measured], dtype: str, mode: str) -> Section:
     """Over the best of the specialised ones, in the paper's bins of sparsity."""
     pairs = compared(_spread(measured, dtype, mode, "best of both"), [OURS], SPECIALISED, mode)
+    is_published = (dtype, mode) == ("f32", "fp32")
     rows = []
     for bin_ in paper.SPARSITY_BINS:
         # The paper's bounds are rounded; each belongs to the bin above it, and the last to its own.
@@ -109,17 +103,15 @@ def sparsity_bins(measured: Sequence[Measured], dtype: str, mode: str) -> Sectio
             for ours, theirs, one in pairs
             if bin_.low - 0.006 <= 100 * (1 - one.pattern.density) < top
         ]
-        found = wins((ours, theirs) for ours, theirs, _ in mine)
-        finite = [(one.pattern.h, theirs / ours) for ours, theirs, one in mine if ours < math.inf]
-        correlation = log_correlation(finite)
-        published = [*_of_paper(bin_.wins), f"{bin_.correlation:.2f}", str(bin_.patterns)]
-        if (dtype, mode) != ("f32", "fp32"):
-            published = ["-"] * 4
-        ours_told = _of_ours(found)
-        told = "-" if correlation is None else f"{correlation:.2f}"
-        rows.append([f"{bin_.low} - {bin_.high} %", *published, *ours_told[:2], told, ours_told[2]])
+        share, factor, count = _of_ours(wins((ours, theirs) for ours, theirs, _ in mine))
+        correlation = log_correlation(
+            [(one.pattern.h, theirs / ours) for ours, theirs, one in mine if ours < math.inf]
+        )
+        told = [*_of_paper(bin_.wins), f"{bin_.correlation:.2f}", str(bin_.patterns)] if is_published else []
+        mine_told = [share, factor, "-" if correlation is None else f"{correlation:.2f}", count]
+        rows.append([f"{bin_.low} - {bin_.high} %", *told, *mine_told])
     names = ("wins", "times faster", "corr(log speed-up, log h)", "patterns")
-    headers = ["sparsity", *(f"paper: {name}" for name in names), *names]
+    headers = ["sparsity", *(f"paper: {name}" for name in names if is_published), *names]
     caption = f"Over min {{{', '.join(SPECIALISED)}}}, best of both layouts."
     return Section(f"Sparsity bins, {dtype} {mode}".strip(), [Table(headers, rows, caption)])
 

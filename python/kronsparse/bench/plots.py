@@ -40,7 +40,9 @@ def _ticks(low: float, high: float, log: bool) -> list[float]:
         first = math.ceil(low / step)
         return [k * step for k in range(first, math.floor(high / step) + 1)]
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 1.5, 2, 3, 5, 7) if high / low < 12 else (1, 2, 5) if high / low < 200 else (1,)
+    span = high / low
+    fine, coarse = (1, 1.1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9), (1, 1.5, 2, 3, 5, 7)
+    steps = fine if span < 2.5 else coarse if span < 12 else (1, 2, 5) if span < 200 else (1,)
     return [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
 
 
@@ -79,7 +81,7 @@ def box_plot(
     y_label: str,
     log: bool = True,
     reference: float | None = 1.0,
-    size: tuple[int, int] = (560, 320),
+    size: tuple[int, int] = (540, 320),
 ) -> str:
     """Boxes of each series side by side in each group; the dashed line is the reference."""
     width, height = size

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 
 import torch
 
@@ -162,7 +163,13 @@ def _too_large(problem: Problem, families: Sequence[str]) -> list[Row]:
     ]
 
 
-def _record_run(results: Results, options: argparse.Namespace, device: Device, library: Library) -> Ceilings:
+def _record_run(
+    results: Results,
+    options: argparse.Namespace,
+    device: Device,
+    hardware: dict[str, object],
+    library: Library,
+) -> Ceilings:
     """Measures the ceilings and writes down where and with what this run is made."""
     load = machine.load()
     ceilings = Ceilings.measure(device)
@@ -177,7 +184,7 @@ def _record_run(results: Results, options: argparse.Namespace, device: Device, l
         suite=options.suite,
         device=device.name,
         threads=options.threads if device.name == "cpu" else None,
-        machine=hardware_of(device),
+        machine=hardware,
         versions=versions,
         commit=machine.commit(),
         ceilings=asdict(ceilings),
@@ -221,10 +228,11 @@ def sweep(options: argparse.Namespace) -> int:
     library = Library(find_library(options.library))
     if kind == "energy":
         open_meter(device.name, device.uuid)  # refuses before anything is measured
-    hardware = str(hardware_of(device).get("gpu") or hardware_of(device)["cpu"])
-    results = Results(options.output or default_path(options.suite, hardware))
+    hardware = hardware_of(device)
+    named = str(hardware.get("gpu") or hardware["cpu"])
+    results = Results(options.output or default_path(Path(options.suite).stem, named))
     earlier = Ceilings.of_record(last_run(results.rows)) if results.rows else None
-    ceilings = _record_run(results, options, device, library)
+    ceilings = _record_run(results, options, device, hardware, library)
 
     families = [OURS if name == "ours" else name for name in options.competitors or suite.contenders]
     # A run that goes on must come to the same batches as before.

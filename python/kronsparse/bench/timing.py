@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-# Whoever takes so long is timed less often: a few hundred milliseconds do not vary much.
-SLOW_CALL_S, SLOW_RUNS = 0.2, 3
+# Calls that take so long are timed less often: a few hundred milliseconds do not vary much.
+LONG_CALL_S, LONG_CALL_RUNS = 0.2, 3
 
 
 def seconds_of(call: Callable[[], object], calls: int = 1) -> float:
@@ -58,8 +58,8 @@ class Effort:
         (1, 10)
         """
         repeats = max(1, math.ceil(self.run_s / estimate_s))
-        if estimate_s > SLOW_CALL_S:
-            return repeats, min(self.fewest, SLOW_RUNS)
+        if estimate_s > LONG_CALL_S:
+            return repeats, min(self.fewest, LONG_CALL_RUNS)
         wanted = round(self.total_s / (estimate_s * repeats))
         return repeats, max(self.fewest, min(self.most, wanted))
 
