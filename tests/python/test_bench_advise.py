@@ -4,7 +4,7 @@ import pytest
 from bench_helpers import row
 from kronsparse.bench.__main__ import main
 from kronsparse.bench.advise import Experience, Layer, advise, parameters
-from kronsparse.bench.chains import Proposal, proposals, two_factors
+from kronsparse.bench.proposals import Proposal, proposals, two_factors
 from kronsparse.chains import Pattern, checked, monarch
 
 LAYER = Layer(1024, 1024, "f32", "fp32", "batch_first", 100)

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kronsparse.bench.chains import Proposal, proposals
 from kronsparse.bench.dataset import latest
 from kronsparse.bench.document import Table, markdown_table
 from kronsparse.bench.library import Library, find_library
 from kronsparse.bench.problems import DTYPES, LAYOUTS, MODES, Problem
+from kronsparse.bench.proposals import Proposal, proposals
 from kronsparse.bench.results import OURS, Row, read_files
 from kronsparse.bench.statistics import median
 from kronsparse.chains import Chain, dense

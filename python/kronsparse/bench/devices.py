@@ -88,7 +88,7 @@ class CpuDevice(Device):
 
     cache_bytes = 0
     memory_bytes = 4 << 30
-    effort = Effort(run_s=5e-3, total_s=25e-3, fewest=5, most=9)
+    effort = Effort(run_s=4e-3, total_s=20e-3, fewest=5, most=7)
 
     def stream(self) -> int:
         return 0

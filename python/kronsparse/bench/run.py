@@ -44,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=f"of {','.join(COMPETITORS)} (default: the suite's)",
     )
     add("--limit", type=int, metavar="N", help="only N of the patterns, spread over all")
-    add("--budget", type=duration, default=math.inf, metavar="TIME", help="as much as fits, as in 90s or 8m")
+    add("--budget", type=duration, metavar="TIME", help="as much as fits, as in 90s or 8m")
     add(
         "--kind",
         choices=KINDS,
@@ -62,6 +62,8 @@ def main(options: argparse.Namespace) -> int:
     options.suite_found = find_suite(options.suite).of_kind(options.kind)
     if options.device is None:
         options.device = "cuda:0" if _has_gpu() else "cpu"
+    if options.budget is None:
+        options.budget = options.suite_found.cpu_budget_s if options.device == "cpu" else math.inf
     if options.device == "cpu":
         machine.restart_prepared(options.threads)
     # Here, not above: PyTorch must not be loaded before the process has been prepared.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -119,8 +120,10 @@ class Suite:
     dtypes: tuple[str, ...] = ("f32", "f16")
     layouts: tuple[str, ...] = ("batch_first", "batch_last")
     batches: tuple[int, ...] = (PAPER_BATCH,)
-    cpu_floor_s: float = 4e-3  # on a CPU the batch is the one whose floor comes nearest to this
+    cpu_floor_s: float = 2e-3  # on a CPU the batch is the one whose floor comes nearest to this
     companion: Callable[[Pattern], Pattern] | None = None  # measured right after each pattern
+    cpu_contenders: tuple[str, ...] = ()  # fewer, where time is short
+    cpu_budget_s: float = math.inf
     problems: tuple[Problem, ...] = ()  # complete ones, instead of all of the above
 
     def of_kind(self, kind: str | None) -> Suite:
@@ -150,7 +153,13 @@ def _suites() -> dict[str, Suite]:
             batches=SMALL_BATCHES,
         ),
         "llm": Suite(tuple(llm()), contenders=(*_EAGER, "strided"), dtypes=("f16",), batches=(4096,)),
-        "sample": Suite(sample, contenders=_EVERYONE, dtypes=("f32", "f16", "bf16")),
+        "sample": Suite(
+            sample,
+            contenders=_EVERYONE,
+            dtypes=("f32", "f16", "bf16"),
+            cpu_contenders=(*_EAGER, "strided"),
+            cpu_budget_s=270.0,
+        ),
         "cpu-targets": Suite(
             tuple(cpu_targets()),
             contenders=(*_EVERYONE, "bsr", "sparse"),

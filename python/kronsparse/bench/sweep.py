@@ -234,7 +234,8 @@ def sweep(options: argparse.Namespace) -> int:
     earlier = Ceilings.of_record(last_run(results.rows)) if results.rows else None
     ceilings = _record_run(results, options, device, hardware, library)
 
-    families = [OURS if name == "ours" else name for name in options.competitors or suite.contenders]
+    usual = suite.cpu_contenders if device.name == "cpu" and suite.cpu_contenders else suite.contenders
+    families = [OURS if name == "ours" else name for name in options.competitors or usual]
     # A run that goes on must come to the same batches as before.
     problems = plan_problems(options, suite, device, earlier or ceilings)
     fitting = [problem for problem in problems if Arena.fits(device, problem)]
