@@ -12,7 +12,7 @@ import torch
 from bench_helpers import CEILINGS
 from kronsparse.bench.answers import Checker, Errors, is_right, is_sound
 from kronsparse.bench.arena import Arena, draw_values
-from kronsparse.bench.contest import Table, hold_contest
+from kronsparse.bench.contest import Contest, Table, hold_contest
 from kronsparse.bench.devices import CpuDevice, CudaDevice, Rotation
 from kronsparse.bench.energy import EnergyUnavailableError, NvmlMeter, RaplMeter, open_meter
 from kronsparse.bench.energy_contest import hold_energy_contest, idle_watts, observe
@@ -162,6 +162,33 @@ def test_buffers_are_rotated_beyond_the_cache(pretended):
     library = SimpleNamespace(plan=None, predict=None)
     rows = hold_contest(Table(arena, CEILINGS, library), problem, ["bmm", "strided"])
     assert min(row["runs"] for row in rows if row["status"] == "ok") >= 10
+
+
+def test_ours_runs_on_the_stream_of_the_moment(pretended, monkeypatch):
+    """A graph is captured on a stream of its own."""
+    problem = Problem("f32", "batch_last", PATTERN, 64, ("fp32",))
+    current, used = [7], []
+
+    class Plan:
+        implementation = "it"
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_): ...
+
+        def bind(self, x, y, stream):
+            return lambda: used.append(stream)
+
+    monkeypatch.setattr(pretended, "stream", lambda: current[0])
+    library = SimpleNamespace(plan=lambda *_: Plan(), predict=lambda *_: 1.0)
+    monkeypatch.setattr("kronsparse.bench.contest.is_right", lambda *_: True)
+    with Contest(Table(Arena(pretended, [problem]), CEILINGS, library), problem) as contest:
+        contest.enter(["kronsparse"])
+        assert set(used) == {7}
+        current[0] = 8
+        contest.contenders[0].call()
+        assert used[-1] == 8
 
 
 def test_calls_take_turns():
