@@ -3,7 +3,6 @@
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
-PYTHON = $(if $(wildcard .venv/bin/python3),.venv/bin/python3,python3)
 CXX_SOURCES = $(shell find include src cli bindings tests -name '*.[ch]pp' -o -name '*.[ch]' -o -name '*.hpp.in' \
                 -o -name '*.cu' -o -name '*.cuh')
 
@@ -31,7 +30,8 @@ test-dev test-sanitize: test-%:
 	ctest --preset $* --parallel $(JOBS) --output-junit junit.xml
 
 bench: build need-python  ## the CPU backend against PyTorch on 24 patterns (prepares .venv if torch is missing)
-	PYTHONPATH=python $(PYTHON) -W ignore::RuntimeWarning -m kronsparse.bench run --suite cpu-targets --device cpu
+	python=.venv/bin/python3; [[ -x $$python ]] || python=python3; \
+	  PYTHONPATH=python $$python -W ignore::RuntimeWarning -m kronsparse.bench run --suite cpu-targets --device cpu
 
 need-python:
 	@tools/bootstrap python

@@ -10,7 +10,7 @@ import time
 
 import pytest
 import torch
-from bench_helpers import CEILINGS, run_in_process
+from bench_helpers import CEILINGS, run_in_process, run_record
 from kronsparse.bench import machine, sweep
 from kronsparse.bench.arena import Arena
 from kronsparse.bench.contest import Table, hold_contest
@@ -62,6 +62,13 @@ def test_more_competitors_are_added_to_a_file(monkeypatch, tmp_path):
     assert {"sparse", "bsr"} <= set(names)
     compiled = [row for row in of_record(rows, "row") if row["contender"] == "compiled"]
     assert [row["status"] for row in compiled] == ["ok", "ok"], compiled
+
+
+def test_a_file_of_another_machine_is_refused(monkeypatch, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(run_record()) + "\n")
+    with pytest.raises(ValueError, match="holds results of G"):
+        run_in_process(monkeypatch, path, "--suite", TWO)
 
 
 KILLED = """

@@ -197,6 +197,17 @@ def _record_run(
     return ceilings
 
 
+def _earlier_ceilings(results: Results, hardware: str) -> Ceilings | None:
+    """Of the run that this one goes on with, which must be of the same device."""
+    if not results.rows:
+        return None
+    run = last_run(results.rows)
+    before = str(run["machine"].get("gpu") or run["machine"]["cpu"])
+    if before != hardware:
+        raise ValueError(f"--output {results.path} holds results of {before}, and this is {hardware}")
+    return Ceilings.of_record(run)
+
+
 def _holder(
     options: argparse.Namespace,
     kind: str,
@@ -231,7 +242,7 @@ def sweep(options: argparse.Namespace) -> int:
     hardware = hardware_of(device)
     named = str(hardware.get("gpu") or hardware["cpu"])
     results = Results(options.output or default_path(Path(options.suite).stem, named))
-    earlier = Ceilings.of_record(last_run(results.rows)) if results.rows else None
+    earlier = _earlier_ceilings(results, named)
     ceilings = _record_run(results, options, device, hardware, library)
 
     usual = suite.cpu_contenders if device.name == "cpu" and suite.cpu_contenders else suite.contenders
@@ -243,7 +254,8 @@ def sweep(options: argparse.Namespace) -> int:
 
     deadline = options.begun + options.budget
     hold = _holder(options, kind, device, ceilings, library, fitting)
-    run_problems(fitting, families, results, kind, deadline, hold)
+    done_as = " ".join(filter(None, (kind, options.impl)))  # forced implementations are measured apart
+    run_problems(fitting, families, results, done_as, deadline, hold)
 
     again = Ceilings.measure(device, runs=3)
     results.add("end", ceilings=asdict(again), seconds=time.monotonic() - options.begun)
