@@ -18,6 +18,7 @@ from kronsparse.bench.dataset import both_layouts, collect
 from kronsparse.bench.document import to_html, to_markdown
 from kronsparse.bench.number_tables import TABLES
 from kronsparse.bench.numbers import filled
+from kronsparse.bench.plots import Box
 from kronsparse.bench.results import read_files
 from kronsparse.bench.statistics import log_regression, median, wins
 from kronsparse.bench.suites import SUITES
@@ -112,6 +113,36 @@ def test_the_markdown_has_the_same(page):
     assert "wrong: f16 batch_last B=8 1x48x48x6: strided: error 1" in text
     lost = re.search(r"## Where we lose\n\n(.*?)\n## ", text, re.DOTALL)[1]
     assert "1x64x64x32" in lost and "1x96x96x64" not in lost
+
+
+def table_of(text, title):
+    """The cells of the first table under a title."""
+    section = text.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in rows]
+
+
+def test_the_numbers_in_the_tables():
+    text = to_markdown(report.build(made_up_rows()))
+    won = {tuple(cells[:2]): cells[4:] for cells in table_of(text, "Win rates, f32 fp32")[1:]}
+    ours = "kronsparse < min {bmm, einsum, bsr, dense, sparse}"
+    assert won[ours, "batch_last"][0] == "96.2 %" and won[ours, "batch_last"][2] == "26"  # 25 of 26
+    assert won["bmm < min {einsum, bsr, dense, sparse}", "batch_first"][:2] == ["100.0 %", "2.00"]
+    counted = sum(int(cells[-1]) for cells in table_of(text, "Sparsity bins, f32 fp32")[1:])
+    assert counted == sum(Pattern.parse(one["pattern"]).density < 1 for one in made_up_rows()[1:104:4])
+    # bmm takes 3.625 s on 1x64x64x8 and 2.625 s on 8x64x64x1.
+    shares = {tuple(cells[:2]): cells[3] for cells in table_of(text, "Permutation share of bmm")[1:3]}
+    assert shares["f32", "batch_last"] == "28 %"
+    ratios = {tuple(cells[:2]): cells[3] for cells in table_of(text, "batch_first over batch_last")[1:4]}
+    assert ratios["f32 fp32", "kronsparse"] == "1.00" and float(ratios["f32 fp32", "bmm"]) > 1.2
+    predicted = table_of(text, "Predictions of the cost model")
+    assert predicted[1][2:6] == ["1.20", "1.20", "1.20", "100 %"]
+    by_size = text.split("**ours over bmm, f32 fp32.**", 1)[1].split("\n\n")[1].splitlines()[2:]
+    assert all(float(line.split("|")[3]) > 1.3 for line in by_size)  # medians: how much faster ours is
+
+
+def test_boxes_are_the_paper_s():
+    assert Box.of(range(101)) == Box(5, 25, 50, 75, 95)
 
 
 def test_the_csv_has_every_row():
