@@ -34,7 +34,7 @@ IN_THE_RUNNING = 1.3
 ESTIMATE_FRACTION, HARMLESS_S = 32, 5e-3  # of the batch, to estimate from
 TRIAL_S, MOST_TRIED = 0.2e-3, 20
 # Whoever takes this many times the fastest of all is not timed to the last percent.
-SLOW, SLOW_RUNS = 10.0, 3
+SLOW, SLOW_RUNS = 10.0, 2
 
 
 @dataclass
@@ -135,6 +135,9 @@ class Contest:
         """Trial time of the fastest of a family."""
         return min((one.trial_s for one in self.contenders if one.family == family), default=math.inf)
 
+    def _fastest(self) -> float:
+        return min((one.trial_s for one in self.contenders), default=math.inf)
+
     def _to_beat(self, family: str) -> float:
         """What a spelling is measured against: the best of its family; on a CPU, where time is short, of all
         of PyTorch."""
@@ -154,7 +157,8 @@ class Contest:
         rotation = Rotation(calls)
         contender.call = rotation
         contender.trial_s = device.seconds_of(rotation)
-        if contender.trial_s < CLEARLY_BEATEN * self._to_beat(contender.family):
+        beaten = CLEARLY_BEATEN * self._to_beat(contender.family), SLOW * self._fastest()
+        if contender.trial_s < min(beaten):
             # Warm, where the first may have been cold, and long enough to tell spellings apart.
             calls_tried = max(1, min(MOST_TRIED, int(TRIAL_S / contender.trial_s)))
             contender.trial_s = device.seconds_of(rotation, calls_tried)
@@ -251,11 +255,12 @@ class Contest:
         """Times the finalists by turns; a row for everyone."""
         finalists, device = self.finalists(), self.table.device
         effort = self.table.effort or device.effort
-        fastest = min((one.trial_s for one in finalists), default=0.0)
         schedules = []
         for one in finalists:
             repeats, runs = effort.schedule(one.trial_s)
-            schedules.append((repeats, min(runs, SLOW_RUNS) if one.trial_s > SLOW * fastest else runs))
+            schedules.append(
+                (repeats, min(runs, SLOW_RUNS) if one.trial_s > SLOW * self._fastest() else runs)
+            )
         calls = [one.call for one in finalists if one.call is not None]
         timings = interleaved(calls, schedules, device.seconds_of)
         for one, timing in zip(finalists, timings, strict=True):

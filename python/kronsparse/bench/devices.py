@@ -14,8 +14,8 @@ from torch import Tensor
 from kronsparse.bench.machine import describe_machine
 from kronsparse.bench.timing import Effort, seconds_of
 
-# How long the GPU is kept busy before a run, beyond what the run takes to enqueue.
-HEAD_START_S = 30e-6
+# How long the GPU is kept busy before a run, beyond what the run takes to enqueue, where that is known.
+HEAD_START_S, FIRST_HEAD_START_S = 30e-6, 300e-6
 LONGEST_HEAD_START_S = 20e-3
 
 
@@ -158,7 +158,8 @@ class CudaDevice(Device):
     def seconds_of(self, call: Callable[[], object], calls: int = 1) -> float:
         # The GPU spins while the host enqueues the whole run: what is timed is the GPU, not Python.
         enqueue_s = getattr(call, "enqueue_s", 0.0)
-        head_start_s = min(HEAD_START_S + 1.3 * enqueue_s * calls, LONGEST_HEAD_START_S)
+        beyond_s = HEAD_START_S if enqueue_s else FIRST_HEAD_START_S
+        head_start_s = min(beyond_s + 1.3 * enqueue_s * calls, LONGEST_HEAD_START_S)
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda._sleep(int(head_start_s * self.cycles_per_s))
         start.record()
