@@ -18,6 +18,7 @@ from pathlib import Path
 from kronsparse.bench.dataset import latest
 from kronsparse.bench.document import Table, markdown_table
 from kronsparse.bench.library import Library, find_library
+from kronsparse.bench.machine import default_device
 from kronsparse.bench.problems import DTYPES, LAYOUTS, MODES, Problem
 from kronsparse.bench.proposals import Proposal, proposals
 from kronsparse.bench.results import OURS, Row, read_files
@@ -38,6 +39,7 @@ class Experience:
 
     @staticmethod
     def of(rows: Iterable[Row]) -> Experience:
+        """From the rows of results files."""
         found = Experience()
         ratios: dict[str, list[float]] = {}
         for row in latest(rows, "row"):
@@ -148,6 +150,7 @@ def parameters(text: str, layer_entries: int) -> int:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `advise`."""
     add = parser.add_argument
     add("--in", dest="cols", type=int, required=True, metavar="N", help="input features")
     add("--out", dest="rows", type=int, required=True, metavar="N", help="output features")
@@ -161,13 +164,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="at most so many, or this share of the dense layer's (default 25%%)",
     )
     add("--rank", type=int, default=0, metavar="N", help="chains of at least this rank")
-    add("--device", default="cuda:0", help="cuda:N or cpu (default cuda:0)")
+    add("--device", default=default_device(), help="cuda:N or cpu (default: the GPU if there is one)")
     add("--results", type=Path, nargs="+", default=[], help="files that `run` wrote on this device")
     add("--top", type=int, default=15, metavar="N", help="how many to list (default 15)")
     add("--library", metavar="PATH", help="libkronsparse (else $KRONSPARSE_LIBRARY, else what is found)")
 
 
 def main(options: argparse.Namespace) -> int:
+    """Prints the advice; 0."""
     library = Library(find_library(options.library))
     mode = options.mode if options.dtype == "f32" else ""
     layer = Layer(options.rows, options.cols, options.dtype, mode, options.layout, options.batch)

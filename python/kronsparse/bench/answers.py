@@ -30,6 +30,7 @@ class Errors:
     finite: bool  # over the whole of y: false where an element is left that nobody wrote
 
     def describe(self) -> str:
+        """For the reason of a wrong answer."""
         left = "" if self.finite else ", and elements nobody wrote or that are not finite"
         return f"error {self.norm:.3g} (worst {self.worst:.3g}){left}"
 

@@ -39,6 +39,7 @@ class Ceilings:
 
     @staticmethod
     def measure(device: Device, runs: int = 5) -> Ceilings:
+        """The best of so many runs of a copy, and of a product in each dtype."""
         on_cpu = isinstance(device, CpuDevice)
         size, copied = _CPU_SIZES if on_cpu else _GPU_SIZES
         source, target = torch.zeros(2, copied, dtype=torch.uint8, device=device.torch).unbind()
@@ -69,6 +70,7 @@ class Ceilings:
         return f"copy {self.copy_bytes / scale:.3g} {unit}B/s, GEMM {rates} {unit}FLOP/s"
 
     def gemm_rate(self, dtype: str) -> float:
+        """Flops per second that the dtype is held against."""
         return self.gemm_flops.get(dtype, self.gemm_flops["f32"])
 
     def floor(self, problem: Problem) -> tuple[float, str]:

@@ -89,6 +89,7 @@ def changes(before: Sequence[Row], after: Sequence[Row], contender: str, noise: 
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `compare`."""
     parser.add_argument("before", type=Path, metavar="A")
     parser.add_argument("after", type=Path, metavar="B")
     parser.add_argument("--contender", default=OURS, help=f"whose times (default {OURS})")
@@ -99,6 +100,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
+    """Prints the comparison; the exit code for CI."""
     before, after = read_rows(options.before), read_rows(options.after)
     for name, rows in (("A", before), ("B", after)):
         print(f"{name}: {machine_line(last_run(rows))}")

@@ -74,12 +74,14 @@ class Contender:
 
 
 def first_line(error: Exception) -> str:
+    """What of an error's message fits in a row."""
     return str(error).split("\n")[0][:160]
 
 
 def make_plan(
     library: Library, device: Device, problem: str, values: Tensor, implementation: str | None
 ) -> Plan:
+    """A plan of ours for values that torch has just made."""
     device.synchronize()  # the values must be there: a plan reads them on a stream of its own
     return library.plan(problem, values.data_ptr(), implementation, device.name)
 

@@ -25,6 +25,7 @@ def mode_of(row: Row) -> str:
 
 
 def family_of(row: Row) -> str:
+    """A row's contender, by its name of today."""
     name = str(row["contender"])
     return _RENAMED.get(name, name)
 
@@ -76,6 +77,7 @@ class Measured:
 
     @property
     def text(self) -> str:
+        """The problem in its text form, without a mode."""
         return f"{self.dtype} {self.layout} B={self.batch} {self.pattern}"
 
 

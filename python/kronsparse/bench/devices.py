@@ -48,7 +48,8 @@ class Device(ABC):
 
     @property
     @abstractmethod
-    def memory_bytes(self) -> int: ...
+    def memory_bytes(self) -> int:
+        """What operands and temporaries must fit into."""
 
     @property
     @abstractmethod
@@ -60,7 +61,8 @@ class Device(ABC):
         """The handle kronsparse runs on: torch's current stream."""
 
     @abstractmethod
-    def synchronize(self) -> None: ...
+    def synchronize(self) -> None:
+        """Waits for everything enqueued."""
 
     @abstractmethod
     def seconds_of(self, call: Callable[[], object], calls: int = 1) -> float:
@@ -79,7 +81,8 @@ class Device(ABC):
         """Gives back memory that torch hoards, before others need it."""
 
     @abstractmethod
-    def describe(self) -> dict[str, object]: ...
+    def describe(self) -> dict[str, object]:
+        """What the record of a run says of it."""
 
 
 class CpuDevice(Device):

@@ -37,6 +37,8 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
+    """Sections under a title."""
+
     title: str
     sections: Sequence[Section]
 

@@ -35,6 +35,7 @@ class Window:
 
     @property
     def watts(self) -> float:
+        """The mean power in it."""
         return self.joules / self.seconds
 
 

@@ -92,6 +92,7 @@ class Plan:
 
     @property
     def implementation(self) -> str:
+        """The chosen one's name."""
         return str(self._library._dll.kronsparse_plan_implementation(self._handle).decode())
 
     def bind(self, x: int, y: int, stream: int = 0) -> Callable[[], None]:
@@ -108,9 +109,11 @@ class Plan:
         return run
 
     def run(self, x: int, y: int, stream: int = 0) -> None:
+        """Multiplies once; `bind` is for who does so often."""
         self.bind(x, y, stream)()
 
     def close(self) -> None:
+        """Gives back what the plan holds."""
         self._library._dll.kronsparse_plan_destroy(self._handle)
         self._handle = ctypes.c_void_p()
 
@@ -146,6 +149,7 @@ class Library:
 
     @property
     def version(self) -> str:
+        """Of the library, as in "0.1.0"."""
         return str(self._dll.kronsparse_version().decode())
 
     def plan(self, problem: str, values: int, implementation: str | None = None, device: str = "cpu") -> Plan:

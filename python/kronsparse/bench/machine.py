@@ -24,6 +24,12 @@ PREPARED_VARIABLE = "KRONSPARSE_BENCH_PREPARED"
 KEEP_FREED_MEMORY = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=100000000000"
 
 
+def default_device() -> str:
+    """The first GPU if there is one; asked of the driver, because PyTorch may not be loaded yet."""
+    has_gpu = any(Path("/proc/driver/nvidia/gpus").glob("*")) or Path("/dev/nvidia0").exists()
+    return "cuda:0" if has_gpu else "cpu"
+
+
 def pick_cpus(count: int) -> list[int]:
     """CPUs this process may use, one per physical core as long as there are enough."""
     cores: dict[str, list[int]] = {}
@@ -138,6 +144,7 @@ def load() -> float:
 
 
 def describe_machine() -> dict[str, object]:
+    """The host, as the record of a run has it."""
     cpus = sorted(os.sched_getaffinity(0))
     huge_pages = Path("/sys/kernel/mm/transparent_hugepage/enabled")
     return {

@@ -52,12 +52,14 @@ def filled(text: str, root: Path) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `numbers`."""
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE.md")
     parser.add_argument("--check", action="store_true", help="change nothing; exit code 1 where they differ")
     parser.add_argument("--root", type=Path, default=REPOSITORY or Path.cwd(), help="where results/ lies")
 
 
 def main(options: argparse.Namespace) -> int:
+    """Rewrites the files, or says where they differ; the exit code."""
     stale = 0
     for path in options.files:
         before = path.read_text()

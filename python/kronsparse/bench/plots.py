@@ -30,6 +30,7 @@ class Box:
 
     @staticmethod
     def of(values: Sequence[float]) -> Box:
+        """From the values."""
         return Box(*(float(value) for value in np.percentile(values, [5, 25, 50, 75, 95])))
 
 

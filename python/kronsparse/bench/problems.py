@@ -51,6 +51,7 @@ class Problem:
 
     @property
     def weight_bytes(self) -> int:
+        """Of the values."""
         return self.pattern.nnz * ITEM_BYTES[self.dtype]
 
     @property
@@ -60,6 +61,7 @@ class Problem:
 
     @property
     def flops(self) -> float:
+        """Of all products, two for each."""
         return 2.0 * self.batch * self.pattern.nnz
 
     def fields(self, mode: str = "") -> dict[str, Any]:

@@ -21,6 +21,7 @@ class Proposal:
 
     @property
     def parameters(self) -> int:
+        """Values of all its factors."""
         return sum(pattern.nnz for pattern in self.chain)
 
     @property

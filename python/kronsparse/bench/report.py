@@ -38,6 +38,7 @@ CSV_COLUMNS = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `report`."""
     parser.add_argument("results", type=Path, nargs="+", help="files that `run` wrote")
     parser.add_argument(
         "--output", type=Path, default=Path("report"), help="without its ending (default report)"
@@ -93,6 +94,7 @@ def to_csv(rows: Sequence[Row]) -> str:
 
 
 def main(options: argparse.Namespace) -> int:
+    """Writes the three files, or prints the verdict; 0."""
     rows = read_files(options.results)
     if options.summary:
         print("\n".join(summary(rows)))

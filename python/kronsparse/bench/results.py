@@ -19,11 +19,12 @@ Row = dict[str, Any]
 OURS = "kronsparse"
 
 
-def default_path(command: str, hardware: str) -> Path:
+def default_path(suite: str, hardware: str) -> Path:
     """A new file under results/ of the repository, or of the current folder outside of one."""
-    slug = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\(r\)|\(tm\)|cpu|@.*", "", hardware.lower())).strip("-")
+    named = (re.sub(r"\(r\)|\(tm\)|cpu|@.*", "", hardware.lower()), Path(suite).stem.lower())
+    slug = "-".join(re.sub(r"[^a-z0-9]+", "-", name).strip("-")[:40] for name in named)
     folder = (REPOSITORY or Path.cwd()) / "results"
-    return folder / f"{slug}-{command}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
+    return folder / f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -62,9 +63,11 @@ class Results:
                 file.write("\n")
 
     def add(self, record: str, **fields: object) -> None:
+        """Appends one record."""
         self.add_rows([{"record": record, **fields}])
 
     def add_rows(self, rows: Iterable[Row]) -> None:
+        """Appends records, in one write."""
         added = list(rows)
         self.rows += added
         with self.path.open("a") as file:

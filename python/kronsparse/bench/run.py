@@ -30,9 +30,10 @@ COMPETITORS = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `run`."""
     add = parser.add_argument
     add("--suite", default="sample", help=f"{', '.join(SUITES)}, a file, or patterns (default sample)")
-    add("--device", help="cuda:N or cpu (default: the GPU if torch sees one)")
+    add("--device", help="cuda:N or cpu (default: the GPU if there is one)")
     add("--dtypes", type=words(DTYPES), metavar="LIST", help="of f32,f16,bf16 (default: the suite's)")
     add("--modes", type=words(MODES), default=["fp32"], metavar="LIST", help="of f32: fp32,ieee,tf32")
     add("--layouts", type=words(LAYOUTS), metavar="LIST", help="of batch_first,batch_last (default: both)")
@@ -58,10 +59,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
+    """Prepares the process, then measures; 0 also where a budget ended it."""
     options.begun = time.monotonic()
     options.suite_found = find_suite(options.suite).of_kind(options.kind)
     if options.device is None:
-        options.device = "cuda:0" if _has_gpu() else "cpu"
+        options.device = machine.default_device()
     if options.budget is None:
         options.budget = options.suite_found.cpu_budget_s if options.device == "cpu" else math.inf
     if options.device == "cpu":
@@ -70,7 +72,3 @@ def main(options: argparse.Namespace) -> int:
     from kronsparse.bench.sweep import sweep
 
     return sweep(options)
-
-
-def _has_gpu() -> bool:
-    return any(Path("/proc/driver/nvidia/gpus").glob("*")) or Path("/dev/nvidia0").exists()

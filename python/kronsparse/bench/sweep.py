@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 
 import torch
 
@@ -39,6 +38,7 @@ Hold = Callable[[Problem, Sequence[str]], list[Row]]
 
 
 def say(text: str) -> None:
+    """To whoever watches; results go to the file, the verdict to the output."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -109,6 +109,7 @@ class Progress:
         self._begun = self._said = time.monotonic()
 
     def tell(self, done: int, rows: Sequence[Row]) -> None:
+        """After a problem."""
         now = time.monotonic()
         left = f"left {clock((now - self._begun) / done * (self._total - done))}"
         if self._watched or any(map(_failed, rows)):
@@ -241,7 +242,7 @@ def sweep(options: argparse.Namespace) -> int:
         open_meter(device.name, device.uuid)  # refuses before anything is measured
     hardware = hardware_of(device)
     named = str(hardware.get("gpu") or hardware["cpu"])
-    results = Results(options.output or default_path(Path(options.suite).stem, named))
+    results = Results(options.output or default_path(options.suite, named))
     earlier = _earlier_ceilings(results, named)
     ceilings = _record_run(results, options, device, hardware, library)
 

@@ -33,6 +33,7 @@ class Timing:
 
     @staticmethod
     def of(seconds: list[float], calls: int = 1) -> Timing:
+        """From the seconds of each run."""
         if len(seconds) > 1:
             q1, median, q3 = statistics.quantiles(seconds, n=4, method="inclusive")
         else:

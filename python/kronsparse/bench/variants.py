@@ -164,6 +164,7 @@ def first_mm_strided_views(values: Tensor) -> Product:
 
 @_variant("bsr", "batch_first", _is_oblong)
 def first_bsr_square(values: Tensor) -> Product:
+    """For linear, which permutes inside samples only."""
     a, b, c, d = values.shape
     weights = _square_bsr(values)
 
@@ -196,6 +197,7 @@ def first_dense_blocks(values: Tensor) -> Product:
 
 @_variant("bmm", "batch_last", _has_unit_d)
 def last_bmm_views(values: Tensor) -> Product:
+    """Block-diagonal K: nothing to permute."""
     a, b, c, _ = values.shape
     weights = _blocks(values)
 
@@ -242,6 +244,7 @@ def last_mm_strided_views(values: Tensor) -> Product:
 
 @_variant("blocks", "batch_last", _has_wide_blocks, weights=_entries_of_blocks)
 def last_dense_blocks(values: Tensor) -> Product:
+    """One batched dense product, zeros of I_d multiplied: nothing is permuted."""
     a, b, c, d = values.shape
     weights = _dense_blocks(values)
 
@@ -255,6 +258,7 @@ def last_dense_blocks(values: Tensor) -> Product:
 
 @_variant("bsr", "batch_last", _is_oblong)
 def last_bsr_square(values: Tensor) -> Product:
+    """As above, for rows of samples."""
     a, b, c, d = values.shape
     weights = _square_bsr(values)
 

@@ -30,6 +30,7 @@ WORST_SHOWN = 8
 
 
 def is_cpu(run: Row) -> bool:
+    """Whether a run was made without a GPU."""
     return "gpu" not in run["machine"] or run["machine"]["gpu"].startswith("none")
 
 
