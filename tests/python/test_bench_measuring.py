@@ -3,17 +3,16 @@
 import ctypes
 import math
 import time
-from contextlib import nullcontext
 from types import SimpleNamespace
 from unittest import mock
 
 import pytest
 import torch
-from bench_helpers import CEILINGS
+from bench_helpers import CEILINGS, FakeNvml, pretend_gpu, shorten_windows
 from kronsparse.bench.answers import Checker, Errors, is_right, is_sound
 from kronsparse.bench.arena import Arena, draw_values
 from kronsparse.bench.contest import Contest, Table, hold_contest
-from kronsparse.bench.devices import CpuDevice, CudaDevice, Rotation
+from kronsparse.bench.devices import CpuDevice, Rotation
 from kronsparse.bench.energy import EnergyUnavailableError, NvmlMeter, RaplMeter, open_meter
 from kronsparse.bench.energy_contest import hold_energy_contest, idle_watts, observe
 from kronsparse.bench.library import Library, find_library
@@ -91,46 +90,7 @@ def test_every_spelling_computes_the_product(layout, pattern):
 
 @pytest.fixture
 def pretended(monkeypatch):
-    """torch.cuda replaced: events take the host's time, a graph replays nothing."""
-
-    class Event:
-        def __init__(self, enable_timing=False):
-            self.at = 0.0
-
-        def record(self):
-            self.at = time.perf_counter()
-
-        def synchronize(self): ...
-
-        def elapsed_time(self, end):
-            return (end.at - self.at) * 1e3
-
-    sleeps = []
-
-    def sleep(cycles):
-        sleeps.append(cycles)
-        time.sleep(1e-4)
-
-    facts = {"major": 9, "minor": 0, "multi_processor_count": 132, "name": "Pretended", "uuid": "abc"}
-    properties = SimpleNamespace(L2_cache_size=1 << 16, total_memory=1 << 32, **facts)
-    for name, value in {
-        "Event": Event,
-        "_sleep": sleep,
-        "set_device": lambda device: None,
-        "get_device_properties": lambda device: properties,
-        "memory_reserved": lambda: 0,
-        "synchronize": lambda: None,
-        "current_stream": lambda: SimpleNamespace(cuda_stream=0, wait_stream=lambda other: None),
-        "Stream": lambda: SimpleNamespace(wait_stream=lambda other: None),
-        "stream": lambda side: nullcontext(),
-        "graph": lambda graph: nullcontext(),
-        "CUDAGraph": lambda: SimpleNamespace(replay=lambda: "replayed"),
-    }.items():
-        monkeypatch.setattr(torch.cuda, name, value)
-    device = CudaDevice("cuda:0")
-    device.torch = torch.device("cpu")
-    device.sleeps = sleeps
-    return device
+    return pretend_gpu(monkeypatch)
 
 
 def test_a_head_start_covers_the_launches(pretended):
@@ -204,35 +164,9 @@ def test_calls_take_turns():
 # ---- energy ----
 
 
-class FakeNvml:
-    """A GPU that takes 250 W, and counts in millijoules as NVML does, in ticks."""
-
-    WATTS, TICK_S = 250.0, 0.004
-
-    def __init__(self, status=0, scale=1.0):
-        self.status, self.scale, self.begun = status, scale, time.perf_counter()
-
-    def nvmlInit_v2(self):  # noqa: N802
-        return 0
-
-    def nvmlDeviceGetHandleByUUID(self, uuid, handle):  # noqa: N802
-        assert uuid == b"GPU-x"
-        return 0
-
-    def nvmlDeviceGetTotalEnergyConsumption(self, device, counted):  # noqa: N802
-        ticks = int((time.perf_counter() - self.begun) / self.TICK_S) + 1000
-        counted._obj.value = int(ticks * self.TICK_S * self.WATTS * 1e3 * self.scale)
-        return self.status
-
-    def nvmlDeviceGetPowerUsage(self, device, milliwatts):  # noqa: N802
-        milliwatts._obj.value = int(self.WATTS * 1e3)
-        return 0
-
-
 @pytest.fixture
 def short_windows(monkeypatch):
-    for name, seconds in (("WINDOW_S", 0.05), ("SETTLING_S", 0.01), ("CHUNK_S", 0.002)):
-        monkeypatch.setattr(f"kronsparse.bench.energy_contest.{name}", seconds)
+    shorten_windows(monkeypatch)
 
 
 def test_nvml_counts_in_millijoules(short_windows):

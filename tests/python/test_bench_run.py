@@ -10,11 +10,13 @@ import time
 
 import pytest
 import torch
-from bench_helpers import CEILINGS, run_in_process, run_record
+from bench_helpers import CEILINGS, FakeNvml, pretend_gpu, run_in_process, run_record, shorten_windows
 from kronsparse.bench import machine, sweep
 from kronsparse.bench.arena import Arena
 from kronsparse.bench.contest import Table, hold_contest
 from kronsparse.bench.devices import CpuDevice
+from kronsparse.bench.energy import NvmlMeter
+from kronsparse.bench.library import Library
 from kronsparse.bench.problems import Problem
 from kronsparse.bench.results import Results, read_rows
 from kronsparse.bench.suites import SUITES
@@ -228,6 +230,52 @@ def test_energy_is_refused_without_a_counter(monkeypatch, tmp_path):
     with pytest.raises(RuntimeError, match="no RAPL counter"):
         run_in_process(monkeypatch, tmp_path / "rows.jsonl", "--suite", "paper-energy", "--limit", "1")
     assert not (tmp_path / "rows.jsonl").exists()
+
+
+class OnTheCpu(Library):
+    """Ours as if on a GPU."""
+
+    def plan(self, problem, values, implementation=None, device="cpu"):
+        assert device == "cuda:0"
+        return super().plan(problem, values, implementation, "cpu")
+
+    def predict(self, problem, implementation=None, device="cpu"):
+        assert device == "cuda:0"
+        return super().predict(problem, implementation, "cpu")
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    device = pretend_gpu(monkeypatch)
+    monkeypatch.setattr(sweep, "open_device", lambda name: device)
+    monkeypatch.setattr(sweep, "Library", OnTheCpu)
+    monkeypatch.setattr(CEILINGS.__class__, "floor", lambda self, problem: (1.0, "bytes"))
+    return device
+
+
+def test_a_whole_run_on_a_pretended_gpu(gpu, monkeypatch, tmp_path, capsys):
+    options = ["--device", "cuda:0", "--suite", "2x8x8x4", "--dtypes", "f32,f16", "--modes", "fp32,tf32"]
+    rows = run_in_process(monkeypatch, tmp_path / "rows.jsonl", *options)
+    assert of_record(rows, "run")[0]["machine"]["gpu"] == "Pretended"
+    found = {(row["contender"], row["dtype"], row["mode"]): row for row in of_record(rows, "row")}
+    for dtype, mode in (("f32", "fp32"), ("f32", "tf32"), ("f16", "")):
+        ours = found["kronsparse", dtype, mode]
+        assert ours["status"] == "ok" and ours["runs"] >= 10, ours
+    for name in ("bmm", "einsum", "dense", "blocks", "strided"):
+        assert found[name, "f32", ""]["status"] == "ok", found[name, "f32", ""]
+    # Calls per (i, j) are for a CPU.
+    assert not any(row["spelling"] == "mm strided views" for row in of_record(rows, "row"))
+    assert "## f32 tf32 batch_first" in capsys.readouterr().out
+
+
+def test_energy_on_a_pretended_gpu(gpu, monkeypatch, tmp_path):
+    shorten_windows(monkeypatch)
+    monkeypatch.setattr(sweep, "open_meter", lambda name, uuid: NvmlMeter(FakeNvml(), "GPU-x"))
+    options = ["--device", "cuda:0", "--suite", "2x8x8x4", "--kind", "energy", "--competitors", "ours,bmm"]
+    rows = run_in_process(monkeypatch, tmp_path / "rows.jsonl", *options, "--dtypes", "f32")
+    joules = {(row["contender"], row["layout"]) for row in of_record(rows, "energy") if "joules" in row}
+    assert len(joules) == 4
+    assert {round(row["idle_w"], -2) for row in of_record(rows, "energy")} <= {200, 300}
 
 
 def test_the_command_without_the_native_module():
