@@ -122,7 +122,7 @@ std::string_view forced_of(const char* implementation) {
 
 Plan make_plan(const kronsparse_problem* problem, const void* values, const char* device,
                const char* implementation) {
-  return Plan(to_cpp(problem), values, device_of(device), forced_of(implementation));
+  return {to_cpp(problem), values, device_of(device), forced_of(implementation)};
 }
 
 }  // namespace
