@@ -268,6 +268,13 @@ def test_a_whole_run_on_a_pretended_gpu(gpu, monkeypatch, tmp_path, capsys):
     assert "## f32 tf32 batch_first" in capsys.readouterr().out
 
 
+def test_a_competitor_that_does_not_apply_leaves_no_row(gpu, monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    options = ["--device", "cuda:0", "--suite", "2x8x8x4", "--layouts", "batch_first", "--dtypes", "f32"]
+    rows = run_in_process(monkeypatch, tmp_path / "rows.jsonl", *options, "--competitors", "strided")
+    assert not of_record(rows, "row") and len(of_record(rows, "done")) == 1
+
+
 def test_energy_on_a_pretended_gpu(gpu, monkeypatch, tmp_path):
     shorten_windows(monkeypatch)
     monkeypatch.setattr(sweep, "open_meter", lambda name, uuid: NvmlMeter(FakeNvml(), "GPU-x"))

@@ -112,7 +112,7 @@ class Progress:
         """After a problem."""
         now = time.monotonic()
         left = f"left {clock((now - self._begun) / done * (self._total - done))}"
-        if self._watched or any(map(_failed, rows)):
+        if rows and (self._watched or any(map(_failed, rows))):
             say(f"[{done:4}/{self._total}] {progress_line(rows)}  {left}")
         elif now - self._said > SILENCE_S or done == self._total:
             say(f"[{done:4}/{self._total}] {left}")
