@@ -25,10 +25,10 @@ _SPREAD = (*LAYOUTS, "best of both")
 
 
 def times(value: float | None) -> str:
-    """A factor; what was left out as hopeless is slower than anyone can say."""
+    """A factor; of what was left out as hopeless only the reason is known."""
     if value is None:
         return "-"
-    return f"{value:.2f}" if math.isfinite(value) else "> 50"
+    return f"{value:.2f}" if math.isfinite(value) else "(> 50 floors)"
 
 
 def compared(
