@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
-CXX_SOURCES = $(shell find include src cli bindings tests bench -name '*.[ch]pp' -o -name '*.[ch]' -o -name '*.hpp.in' \
+CXX_SOURCES = $(shell find include src cli bindings tests -name '*.[ch]pp' -o -name '*.[ch]' -o -name '*.hpp.in' \
                 -o -name '*.cu' -o -name '*.cuh')
 
 .DEFAULT_GOAL := help
@@ -29,9 +29,9 @@ test-dev test-sanitize: test-%:
 	cmake --build --preset $* --parallel $(JOBS)
 	ctest --preset $* --parallel $(JOBS) --output-junit junit.xml
 
-bench: build  ## the CPU backend against PyTorch on 24 patterns (prepares .venv if torch is missing)
-	@tools/bootstrap bench
-	python3 bench/cpu_vs_torch.py
+bench: build need-python  ## the CPU backend against PyTorch on 24 patterns (prepares .venv if torch is missing)
+	python=.venv/bin/python3; [[ -x $$python ]] || python=python3; \
+	  PYTHONPATH=python $$python -W ignore::RuntimeWarning -m kronsparse.bench run --suite cpu-targets --device cpu
 
 need-python:
 	@tools/bootstrap python

@@ -105,6 +105,12 @@ KRONSPARSE_API kronsparse_status kronsparse_problem_parse(const char* text, kron
 KRONSPARSE_API kronsparse_status kronsparse_problem_print(const kronsparse_problem* problem, char* text,
                                                           size_t size);
 
+/* What the cost model expects of the implementation that a plan on this device
+ * would take, in seconds per run. Nothing is allocated or measured. device and
+ * implementation as for kronsparse_plan_create. */
+KRONSPARSE_API kronsparse_status kronsparse_predict(const kronsparse_problem* problem, const char* device,
+                                                    const char* implementation, double* seconds);
+
 /* Makes a plan. device: "cpu", "cuda:0", ...; NULL is the CPU. implementation:
  * a name to force one, or NULL. values may be NULL only for the gradient. */
 KRONSPARSE_API kronsparse_status kronsparse_plan_create(const kronsparse_problem* problem, const void* values,

@@ -3,6 +3,7 @@
 - `kronsparse.KSOperator`, `multiply`, `gradient`: on NumPy arrays
 - `kronsparse.torch`: `KSLinear` and `ks_linear` for PyTorch
 - `python -m kronsparse doctor`: what can be used here, what is missing and how to get it
+- `python -m kronsparse.bench`: how fast it is here, beside PyTorch
 
 Importing never fails for want of a GPU, a driver or torch: what cannot be used says so once, as a warning.
 """

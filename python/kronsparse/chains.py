@@ -36,6 +36,21 @@ class Pattern(NamedTuple):
     def nnz(self) -> int:
         return self.a * self.b * self.c * self.d
 
+    @property
+    def density(self) -> float:
+        """The share of entries that may be other than zero, 1/(a·d)."""
+        return 1.0 / (self.a * self.d)
+
+    @property
+    def h(self) -> float:
+        """(b+c)/(b·c): elements of the input and output per product; the larger, the more copies of them
+        cost.
+
+        >>> Pattern(1, 64, 64, 4).h
+        0.03125
+        """
+        return (self.b + self.c) / (self.b * self.c)
+
     def __str__(self) -> str:
         return "x".join(map(str, self))
 

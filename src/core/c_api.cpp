@@ -6,6 +6,7 @@
 #include <new>
 #include <string>
 
+#include "core/choice.hpp"
 #include "core/message.hpp"
 #include "core/names.hpp"
 #include "core/text.hpp"
@@ -113,10 +114,15 @@ Operands to_cpp(const kronsparse_operands* c) {
   return {.x = c->x, .y = c->y, .bias = c->bias, .g = c->g, .stream = c->stream};
 }
 
+Device device_of(const char* text) { return text == nullptr ? Device{} : Device::parse(text); }
+
+std::string_view forced_of(const char* implementation) {
+  return implementation == nullptr ? std::string_view() : std::string_view(implementation);
+}
+
 Plan make_plan(const kronsparse_problem* problem, const void* values, const char* device,
                const char* implementation) {
-  return Plan(to_cpp(problem), values, device == nullptr ? Device{} : Device::parse(device),
-              implementation == nullptr ? std::string_view() : std::string_view(implementation));
+  return {to_cpp(problem), values, device_of(device), forced_of(implementation)};
 }
 
 }  // namespace
@@ -152,6 +158,17 @@ kronsparse_status kronsparse_problem_print(const kronsparse_problem* problem, ch
       throw Error(ErrorCode::size_mismatch,
                   message("size: {} bytes given, must be at least {}", size, printed.size() + 1));
     std::memcpy(text, printed.c_str(), printed.size() + 1);
+  });
+}
+
+kronsparse_status kronsparse_predict(const kronsparse_problem* problem, const char* device,
+                                     const char* implementation, double* seconds) {
+  return guarded([&] {
+    check_not_null("seconds", seconds);
+    const Problem converted = to_cpp(problem);
+    converted.validate();
+    const Device place = device_of(device);
+    *seconds = choose(converted, place, forced_of(implementation)).predict(converted, place);
   });
 }
 

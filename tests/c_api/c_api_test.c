@@ -215,6 +215,30 @@ static void test_plan_that_cannot_be(void) {
                  "plan: null given, must not be null");
 }
 
+static void test_predict(void) {
+  const kronsparse_problem small = parsed("f32 batch_first B=64 2x16x16x4");
+  const kronsparse_problem large = parsed("f32 batch_first B=6400 2x16x16x4");
+  kronsparse_problem bad = small;
+  double seconds = -1, longer = -1, forced = -1;
+  EXPECT(kronsparse_predict(&small, NULL, NULL, &seconds) == KRONSPARSE_OK);
+  EXPECT(kronsparse_predict(&large, "cpu", NULL, &longer) == KRONSPARSE_OK);
+  EXPECT(seconds > 0 && longer > seconds);
+  EXPECT(kronsparse_predict(&small, NULL, "reference", &forced) == KRONSPARSE_OK);
+  EXPECT(forced >= seconds);
+
+  bad.b = 0;
+  seconds = -1;
+  EXPECT_FAILURE(kronsparse_predict(&bad, NULL, NULL, &seconds), KRONSPARSE_INVALID_ARGUMENT,
+                 "pattern: b of 2x0x16x4 is 0, must be at least 1");
+  EXPECT(kronsparse_predict(&small, NULL, "turbo", &seconds) == KRONSPARSE_INVALID_ARGUMENT);
+  EXPECT(kronsparse_predict(&small, "cpu:9", NULL, &seconds) == KRONSPARSE_DEVICE);
+  EXPECT_FAILURE(kronsparse_predict(NULL, NULL, NULL, &seconds), KRONSPARSE_BAD_POINTER,
+                 "problem: null given, must not be null");
+  EXPECT(seconds == -1);
+  EXPECT_FAILURE(kronsparse_predict(&small, NULL, NULL, NULL), KRONSPARSE_BAD_POINTER,
+                 "seconds: null given, must not be null");
+}
+
 static void test_multiply(void) {
   kronsparse_problem problem;
   float y[4] = {0, 0, 0, 0};
@@ -251,6 +275,7 @@ int main(void) {
   test_enum_ranges();
   test_plan();
   test_plan_that_cannot_be();
+  test_predict();
   test_multiply();
   if (failures == 0) puts("c_api: all checks passed");
   return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

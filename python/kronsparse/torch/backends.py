@@ -56,7 +56,11 @@ def by_kernel(x: Tensor, values: Tensor, layout: str) -> Tensor:
 
 
 def by_einsum(x: Tensor, values: Tensor, layout: str) -> Tensor:
-    a, _, c, d = values.shape
+    return _einsum(x, values, Pattern(*values.shape), layout)
+
+
+def _einsum(x: Tensor, values: Tensor, pattern: Pattern, layout: str) -> Tensor:
+    a, _, c, d = pattern
     if layout == "batch_first":
         y = torch.einsum("...icj,ibcj->...ibj", x.unflatten(-1, (a, c, d)), values)
         return y.flatten(-3)
@@ -66,39 +70,56 @@ def by_einsum(x: Tensor, values: Tensor, layout: str) -> Tensor:
 
 def by_bmm(x: Tensor, values: Tensor, layout: str) -> Tensor:
     """A batched product between two permutations."""
-    a, b, c, d = values.shape
+    return _bmm(x, _blocks(values), Pattern(*values.shape), layout)
+
+
+def _bmm(x: Tensor, blocks: Tensor, pattern: Pattern, layout: str) -> Tensor:
+    a, b, c, d = pattern
     if layout == "batch_first":
-        permuted = x.reshape(-1, a, c, d).permute(1, 3, 0, 2).reshape(a * d, -1, c)
-        y = torch.bmm(permuted, _blocks(values).transpose(1, 2))
+        # Only c x d is transposed, inside samples: half the time of a permutation that moves samples too.
+        permuted = x.reshape(-1, a, c, d).transpose(2, 3).reshape(-1, a * d, c).transpose(0, 1)
+        y = torch.bmm(permuted, blocks.transpose(1, 2))
         return y.view(a, d, -1, b).permute(2, 0, 3, 1).reshape(*x.shape[:-1], a * b * d)
     permuted = x.reshape(a, c, d, -1).transpose(1, 2).reshape(a * d, c, -1)
-    y = torch.bmm(_blocks(values), permuted)
+    y = torch.bmm(blocks, permuted)
     return y.view(a, d, b, -1).transpose(1, 2).reshape(a * b * d, *x.shape[1:])
 
 
 def by_bsr(x: Tensor, values: Tensor, layout: str) -> Tensor:
     """A block-sparse product between two permutations. No gradient."""
     _refuse_gradient("bsr", x, values)
+    return _bsr(x, _bsr_matrix(values), Pattern(*values.shape), layout)
+
+
+def _bsr_matrix(values: Tensor) -> Tensor:
+    """The permuted factor, a·d blocks on its diagonal."""
     a, b, c, d = values.shape
-    blocks = _blocks(values).contiguous()
     crow = torch.arange(a * d + 1, device=values.device)
     col = torch.arange(a * d, device=values.device)
     with _quiet():
-        weights = torch.sparse_bsr_tensor(
-            crow, col, blocks, size=(a * d * b, a * d * c), check_invariants=False
+        return torch.sparse_bsr_tensor(
+            crow, col, _blocks(values).contiguous(), size=(a * d * b, a * d * c), check_invariants=False
         )
+
+
+def _bsr(x: Tensor, matrix: Tensor, pattern: Pattern, layout: str) -> Tensor:
+    a, b, c, d = pattern
     if layout == "batch_first":
         permuted = x.reshape(-1, a, c, d).permute(1, 3, 2, 0).reshape(a * d * c, -1)
-        y = torch.mm(weights, permuted)
+        y = torch.mm(matrix, permuted)
         return y.view(a, d, b, -1).permute(3, 0, 2, 1).reshape(*x.shape[:-1], a * b * d)
     permuted = x.reshape(a, c, d, -1).transpose(1, 2).reshape(a * d * c, -1)
-    y = torch.mm(weights, permuted)
+    y = torch.mm(matrix, permuted)
     return y.view(a, d, b, -1).transpose(1, 2).reshape(a * b * d, *x.shape[1:])
 
 
 def by_sparse(x: Tensor, values: Tensor, layout: str) -> Tensor:
     """The factor as a compressed sparse row matrix. No gradient."""
     _refuse_gradient("sparse", x, values)
+    return _sparse(x, _csr_matrix(values), Pattern(*values.shape), layout)
+
+
+def _csr_matrix(values: Tensor) -> Tensor:
     a, b, c, d = values.shape
     rows, cols = a * b * d, a * c * d
     device = values.device
@@ -109,10 +130,14 @@ def by_sparse(x: Tensor, values: Tensor, layout: str) -> Tensor:
     col = (i * c * d + k * d + j).expand(a, b, d, c).reshape(-1)
     with _quiet():
         data = values.transpose(2, 3).reshape(-1)
-        weights = torch.sparse_csr_tensor(crow, col, data, size=(rows, cols), check_invariants=False)
+        return torch.sparse_csr_tensor(crow, col, data, size=(rows, cols), check_invariants=False)
+
+
+def _sparse(x: Tensor, matrix: Tensor, pattern: Pattern, layout: str) -> Tensor:
     if layout == "batch_first":
-        return torch.mm(weights, x.reshape(-1, cols).t()).t().reshape(*x.shape[:-1], rows)
-    return torch.mm(weights, x.reshape(cols, -1)).reshape(rows, *x.shape[1:])
+        y = torch.mm(matrix, x.reshape(-1, pattern.cols).t())
+        return y.t().reshape(*x.shape[:-1], pattern.rows)
+    return torch.mm(matrix, x.reshape(pattern.cols, -1)).reshape(pattern.rows, *x.shape[1:])
 
 
 def by_dense(x: Tensor, values: Tensor, layout: str) -> Tensor:
@@ -133,6 +158,23 @@ BACKENDS: dict[str, Product] = {
     "einsum": by_einsum,
     "dense": by_dense,
     "sparse": by_sparse,
+}
+
+
+class Steps(NamedTuple):
+    """A backend of torch's in two steps: weights are prepared once, products are made of them often."""
+
+    prepare: Callable[[Tensor], Tensor]
+    multiply: Callable[[Tensor, Tensor, Pattern, str], Tensor]  # of x and what was prepared
+
+
+# For who multiplies by the same values again and again: the benchmark.
+STEPS = {
+    "bmm": Steps(lambda values: _blocks(values).contiguous(), _bmm),
+    "bsr": Steps(_bsr_matrix, _bsr),
+    "einsum": Steps(lambda values: values, _einsum),
+    "dense": Steps(_dense_factor, lambda x, matrix, _, layout: multiply_dense(x, matrix, layout)),
+    "sparse": Steps(_csr_matrix, _sparse),
 }
 
 

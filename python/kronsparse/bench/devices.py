@@ -1,26 +1,21 @@
-"""Where a contest takes place: how calls are timed there, and the ceilings of the hardware.
-
-The CPU is here so that everything but the clock can be tried without a GPU.
-"""
+"""Where a contest takes place, and how calls are timed there."""
 
 from __future__ import annotations
 
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-import process
 import torch
-from answers import TORCH_DTYPES
-from measure import floor_of, seconds_of
 from torch import Tensor
 
-NO_GPU = "none (CPU)"
-# How long the GPU is kept busy before a run, beyond what the run takes to enqueue.
-HEAD_START_S = 30e-6
+from kronsparse.bench.machine import describe_machine
+from kronsparse.bench.timing import Effort, seconds_of
+
+# How long the GPU is kept busy before a run, beyond what the run takes to enqueue, where that is known.
+HEAD_START_S, FIRST_HEAD_START_S = 30e-6, 300e-6
 LONGEST_HEAD_START_S = 20e-3
 
 
@@ -40,6 +35,8 @@ class Rotation:
 class Device(ABC):
     """A device by its kronsparse name, as torch knows it."""
 
+    uuid = ""  # of a GPU, where torch knows it
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.torch = torch.device(name)
@@ -51,14 +48,21 @@ class Device(ABC):
 
     @property
     @abstractmethod
-    def memory_bytes(self) -> int: ...
+    def memory_bytes(self) -> int:
+        """What operands and temporaries must fit into."""
+
+    @property
+    @abstractmethod
+    def effort(self) -> Effort:
+        """How long one contender is timed."""
 
     @abstractmethod
     def stream(self) -> int:
         """The handle kronsparse runs on: torch's current stream."""
 
     @abstractmethod
-    def synchronize(self) -> None: ...
+    def synchronize(self) -> None:
+        """Waits for everything enqueued."""
 
     @abstractmethod
     def seconds_of(self, call: Callable[[], object], calls: int = 1) -> float:
@@ -69,16 +73,25 @@ class Device(ABC):
         """All the calls as one, without their launch costs where the device can."""
 
     @abstractmethod
+    def marker(self) -> Callable[[], bool]:
+        """Says, when asked, whether everything enqueued so far is done."""
+
+    @abstractmethod
     def tidy(self) -> None:
         """Gives back memory that torch hoards, before others need it."""
 
     @abstractmethod
-    def describe(self) -> dict[str, object]: ...
+    def describe(self) -> dict[str, object]:
+        """What the record of a run says of it."""
 
 
 class CpuDevice(Device):
+    """The cores this process is pinned to. Buffers are not rotated: a batch is chosen to fill memory, not
+    caches."""
+
     cache_bytes = 0
     memory_bytes = 4 << 30
+    effort = Effort(run_s=4e-3, total_s=20e-3, fewest=5, most=7)
 
     def stream(self) -> int:
         return 0
@@ -96,18 +109,27 @@ class CpuDevice(Device):
 
         return replay
 
+    def marker(self) -> Callable[[], bool]:
+        return lambda: True
+
     def tidy(self) -> None:
         pass
 
     def describe(self) -> dict[str, object]:
-        return {"gpu": NO_GPU}
+        return {}
 
 
 class CudaDevice(Device):
+    """A GPU by torch's number for it."""
+
+    effort = Effort(run_s=0.3e-3, total_s=15e-3, fewest=10, most=30)
+
     def __init__(self, name: str) -> None:
         super().__init__(name)
         torch.cuda.set_device(self.torch)
         self.properties = torch.cuda.get_device_properties(self.torch)
+        uuid = str(getattr(self.properties, "uuid", ""))
+        self.uuid = uuid if uuid.startswith("GPU-") or not uuid else f"GPU-{uuid}"
         self.cycles_per_s = 1e9
         cycles = 20_000_000
         sleep_s = min(self._events(lambda: torch.cuda._sleep(cycles), 1) for _ in range(3))
@@ -139,7 +161,8 @@ class CudaDevice(Device):
     def seconds_of(self, call: Callable[[], object], calls: int = 1) -> float:
         # The GPU spins while the host enqueues the whole run: what is timed is the GPU, not Python.
         enqueue_s = getattr(call, "enqueue_s", 0.0)
-        head_start_s = min(HEAD_START_S + 1.3 * enqueue_s * calls, LONGEST_HEAD_START_S)
+        beyond_s = HEAD_START_S if enqueue_s else FIRST_HEAD_START_S
+        head_start_s = min(beyond_s + 1.3 * enqueue_s * calls, LONGEST_HEAD_START_S)
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda._sleep(int(head_start_s * self.cycles_per_s))
         start.record()
@@ -167,6 +190,11 @@ class CudaDevice(Device):
                 call()
         return graph.replay
 
+    def marker(self) -> Callable[[], bool]:
+        event = torch.cuda.Event()
+        event.record()
+        return lambda: bool(event.query())
+
     def tidy(self) -> None:
         if torch.cuda.memory_reserved() > self.memory_bytes // 2:
             torch.cuda.empty_cache()
@@ -191,58 +219,18 @@ class CudaDevice(Device):
 
 
 def open_device(name: str) -> Device:
+    """cpu, or cuda:N where torch sees one."""
     if name == "cpu":
         return CpuDevice(name)
+    if name.split(":")[0] != "cuda":
+        raise ValueError(
+            f"--device {name}: the benchmark knows cpu and cuda:N; this kronsparse has no others"
+        )
     if not torch.cuda.is_available():
         raise ValueError(f"torch sees no CUDA device for --device {name} (try --device cpu for a dry run)")
     return CudaDevice(name if ":" in name else f"{name}:0")
 
 
-@contextmanager
-def tf32_allowed(allowed: bool) -> Iterator[None]:
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = allowed
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
-
-
-@dataclass(frozen=True)
-class Ceilings:
-    """What PyTorch reaches on this device."""
-
-    copy_bytes: float  # per second, reads and writes both counted
-    gemm_flops: dict[str, float] = field(default_factory=dict)  # per second, by dtype, and "tf32"
-
-    @staticmethod
-    def measure(device: Device, runs: int = 5) -> Ceilings:
-        real = device.name != "cpu"
-        size, copied = (8192, 1 << 30) if real else (64, 1 << 22)
-        source, target = torch.zeros(2, copied, dtype=torch.uint8, device=device.torch).unbind()
-
-        def best(call: Callable[[], object]) -> float:
-            call()
-            return min(device.seconds_of(call) for _ in range(runs))
-
-        copy_s = best(lambda: target.copy_(source))
-        gemm_flops = {}
-        for name in (*TORCH_DTYPES, "tf32"):
-            dtype = TORCH_DTYPES.get(name, torch.float32)
-            left, right, product = torch.randn(3, size, size, device=device.torch).to(dtype).unbind()
-            with tf32_allowed(name == "tf32"):
-                multiply_s = best(lambda m=(left, right, product): torch.mm(m[0], m[1], out=m[2]))
-            gemm_flops[name] = 2.0 * size**3 / multiply_s
-        return Ceilings(2.0 * copied / copy_s, gemm_flops)
-
-    def __str__(self) -> str:
-        rates = ", ".join(f"{name} {rate / 1e12:.3g}" for name, rate in self.gemm_flops.items())
-        return f"copy {self.copy_bytes / 1e12:.3g} TB/s, GEMM {rates} TFLOP/s"
-
-    def floor(self, dtype: str, flops: float, moved_bytes: float) -> tuple[float, str]:
-        """The least seconds, and what binds. Every mode of f32 is held against the rate of f32."""
-        return floor_of(flops / self.gemm_flops[dtype], moved_bytes / self.copy_bytes)
-
-
 def machine(device: Device) -> dict[str, object]:
-    return {**process.describe_machine(), **device.describe()}
+    """What the record of a run says of the hardware."""
+    return {**describe_machine(), **device.describe()}

@@ -1,26 +1,24 @@
-"""Whose answer is right: operands' shapes, and errors against float64 on some of the samples."""
+"""Whose answer is right: errors against float64 on some of the samples, and what may be off by how much."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch_contenders import Dimensions
+
+from kronsparse.bench.problems import Problem
 
 TORCH_DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 # Half of the distance from 1 to the next number: the relative error of one rounding.
 ROUNDING = {"f32": 2.0**-24, "tf32": 2.0**-11, "f16": 2.0**-11, "bf16": 2.0**-8}
+SAMPLES_CHECKED = 64
 # The library gets this many samples at once when its error is asked for: with as few as are
 # checked it would split its sums, and be more exact than it is on a batch.
 LIBRARY_SAMPLES = 1024
-
-
-def shapes(layout: str, dims: Dimensions, batch: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    a, b, c, d = dims
-    if layout == "batch_first":
-        return (batch, a * c * d), (batch, a * b * d)
-    return (a * c * d, batch), (a * b * d, batch)
+# Ours may be this many times as far from float64 as PyTorch's own product in the same dtype.
+ERROR_RATIO = 2.0
 
 
 @dataclass(frozen=True)
@@ -31,20 +29,38 @@ class Errors:
     worst: float  # largest |y - expected| / (|K| |x|), element by element
     finite: bool  # over the whole of y: false where an element is left that nobody wrote
 
+    def describe(self) -> str:
+        """For the reason of a wrong answer."""
+        left = "" if self.finite else ", and elements nobody wrote or that are not finite"
+        return f"error {self.norm:.3g} (worst {self.worst:.3g}){left}"
 
-def summation_limit(c: int, dtype: str) -> float:
-    """What `worst` stays below with any order of c additions in f32 and one rounding to the dtype."""
-    return (c + 2) * ROUNDING["f32"] + (ROUNDING[dtype] if dtype != "f32" else 0.0)
+
+def is_right(ours: Errors, library: Errors, precision: str, plain_terms: int = 1) -> bool:
+    """Ours against PyTorch's error, or against one rounding where PyTorch is luckier than that.
+
+    A plain sum of so many terms, one after the other, is off by that times the root of their number.
+    """
+    least = ROUNDING[precision] * math.sqrt(plain_terms)
+    norm_ok = ours.norm <= max(ERROR_RATIO * library.norm, least)
+    return ours.finite and norm_ok and ours.worst <= max(ERROR_RATIO * library.worst, least)
+
+
+def is_sound(theirs: Errors, problem: Problem) -> bool:
+    """What any order of summation allows. PyTorch may also add up pieces of a sum in half precision: a
+    setting, which it has on."""
+    half = 0.0 if problem.dtype == "f32" else 4 * ROUNDING[problem.dtype]
+    return theirs.finite and theirs.worst <= (problem.pattern.c + 5) * ROUNDING["f32"] + half
 
 
 class Checker:
     """Compares answers with float64 on some samples, and looks for elements nobody wrote."""
 
-    def __init__(self, layout: str, dims: Dimensions, x: Tensor, values: Tensor, samples: int) -> None:
-        self._dims, self._batch_first = dims, layout == "batch_first"
-        batch = x.shape[0] if self._batch_first else x.shape[1]
-        ends = torch.tensor([0, batch - 1])
-        self._samples = torch.cat([ends, torch.randint(batch, (samples - 2,))]).to(x.device)
+    def __init__(self, problem: Problem, x: Tensor, values: Tensor) -> None:
+        self._pattern, self._batch_first = problem.pattern, problem.layout == "batch_first"
+        self._batch = problem.batch
+        ends = torch.tensor([0, self._batch - 1])
+        others = torch.randint(self._batch, (min(SAMPLES_CHECKED, self._batch),))
+        self._samples = torch.cat([ends, others]).to(x.device)
         self._x, self._values = x, values
         rows = self._separated(self._sampled(x, self._samples).double())
         blocks = values.double().permute(0, 3, 2, 1)  # (a, d, c, b)
@@ -55,7 +71,7 @@ class Checker:
         return matrix[samples] if self._batch_first else matrix[:, samples].t()
 
     def _separated(self, rows: Tensor) -> Tensor:
-        a, _, c, d = self._dims
+        a, _, c, d = self._pattern
         return rows.reshape(-1, a, c, d).permute(1, 3, 0, 2)  # (a, d, samples, c)
 
     def _joined(self, product: Tensor) -> Tensor:
@@ -67,12 +83,13 @@ class Checker:
         return Errors(norm, float((difference.abs() / self._scale).max()), finite)
 
     def errors(self, y: Tensor) -> Errors:
+        """Of an answer, shaped like y."""
         finite = bool(torch.isfinite(y.sum(dtype=torch.float32)))
         return self._errors(self._sampled(y, self._samples), finite)
 
     def errors_of_torch(self) -> Errors:
         """Of PyTorch's own product in the dtype of x, with its precision settings of the moment."""
-        others = torch.arange(min(LIBRARY_SAMPLES, max(self._x.shape[0 if self._batch_first else 1], 1)))
+        others = torch.arange(min(LIBRARY_SAMPLES, self._batch))
         samples = torch.cat([self._samples, others.to(self._samples)])
         product = self._separated(self._sampled(self._x, samples)) @ self._values.permute(0, 3, 2, 1)
         return self._errors(self._joined(product)[: len(self._samples)], finite=True)

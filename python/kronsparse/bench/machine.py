@@ -10,11 +10,24 @@ import subprocess
 import sys
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+
+def _repository() -> Path | None:
+    """The source tree this file is in; an installed package has none."""
+    root = Path(__file__).resolve().parents[3]
+    return root if (root / "include" / "kronsparse").is_dir() else None
+
+
+REPOSITORY = _repository()
 PREPARED_VARIABLE = "KRONSPARSE_BENCH_PREPARED"
 # Keep freed memory in the process. Without this PyTorch's temporaries are mapped and faulted in
 # afresh by every call, which a caller who owns his buffers (ours) would be flattered by.
 KEEP_FREED_MEMORY = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=100000000000"
+
+
+def default_device() -> str:
+    """The first GPU if there is one; asked of the driver, because PyTorch may not be loaded yet."""
+    has_gpu = any(Path("/proc/driver/nvidia/gpus").glob("*")) or Path("/dev/nvidia0").exists()
+    return "cuda:0" if has_gpu else "cpu"
 
 
 def pick_cpus(count: int) -> list[int]:
@@ -45,7 +58,7 @@ def _torch_openmp() -> list[str]:
 
 
 def restart_prepared(threads: int) -> None:
-    """Starts this script again, pinned and with the environment above, unless that has been done."""
+    """Starts this command again, pinned and with the environment above, unless that has been done."""
     if os.environ.get(PREPARED_VARIABLE):
         return
     os.sched_setaffinity(0, pick_cpus(threads))
@@ -62,7 +75,9 @@ def restart_prepared(threads: int) -> None:
 
 def _first_line_of(command: list[str]) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, cwd=REPOSITORY or Path.cwd()
+        )
     except (OSError, subprocess.CalledProcessError):
         return ""
     return done.stdout.strip().split("\n")[0]
@@ -76,6 +91,8 @@ def commit() -> str:
     told = os.environ.get("KRONSPARSE_COMMIT")
     if told:
         return told
+    if REPOSITORY is None:
+        return "unknown"
     head = _first_line_of(["git", "rev-parse", "--short=12", "HEAD"])
     changed = _first_line_of(["git", "status", "--porcelain", "--untracked-files=no"])
     return (head or "unknown") + ("+changes" if changed else "")
@@ -115,12 +132,19 @@ def _vector_extensions() -> list[str]:
     return [flag for flag in (flags.group(1).split() if flags else []) if wanted.search(flag)]
 
 
+def arguments() -> list[str]:
+    """What the command was given, without where its program lies."""
+    given = list(sys.argv[1:])
+    return [Path(word).name if word.startswith("/") else word for word in given]
+
+
 def load() -> float:
     """Threads that ran or wanted to run during the last minute, on average."""
     return os.getloadavg()[0]
 
 
 def describe_machine() -> dict[str, object]:
+    """The host, as the record of a run has it."""
     cpus = sorted(os.sched_getaffinity(0))
     huge_pages = Path("/sys/kernel/mm/transparent_hugepage/enabled")
     return {

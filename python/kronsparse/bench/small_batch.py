@@ -8,22 +8,23 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 import torch
-from answers import TORCH_DTYPES, Checker, Errors, shapes
-from contest import OURS, Contender, first_line
-from devices import Ceilings, Device, Rotation
-from gpu_contest import Unit, draw_values, is_right, is_sound, make_plan
-from gpu_report import LAUNCH_S, WEIGHT_FACTOR
-from kronsparse_c import KronsparseError, Library, Plan
-from measure import Timing
-from suites import pattern_text
 from torch import Tensor
-from torch_contenders import Product, spellings_for
 
-BATCHES = (1, 8, 64)
+from kronsparse.bench.answers import TORCH_DTYPES, Checker, Errors, is_right, is_sound
+from kronsparse.bench.arena import draw_values
+from kronsparse.bench.ceilings import Ceilings
+from kronsparse.bench.contest import Contender, first_line, make_plan
+from kronsparse.bench.devices import Device, Rotation
+from kronsparse.bench.library import KronsparseError, Library, Plan
+from kronsparse.bench.problems import Problem
+from kronsparse.bench.results import OURS, Row
+from kronsparse.bench.spellings import Product, spellings_for
+from kronsparse.bench.targets import small_batch_bound
+from kronsparse.bench.timing import Timing
+
 FEWEST_PLANS = 20
 CACHES_TO_EXCEED = 2.2
 RUN_S, RUNS = 1e-3, 15
-SAMPLES_CHECKED = 64
 
 Call = Callable[[], Tensor]
 
@@ -31,29 +32,26 @@ Call = Callable[[], Tensor]
 class SmallContest:
     """One problem with as many sets of weights as it takes to fill the cache twice."""
 
-    def __init__(self, device: Device, ceilings: Ceilings, unit: Unit) -> None:
-        self.device, self.unit = device, unit
+    def __init__(self, device: Device, ceilings: Ceilings, problem: Problem) -> None:
+        self.device, self.problem = device, problem
         torch.manual_seed(1)
-        weight_bytes = math.prod(unit.dims) * TORCH_DTYPES[unit.dtype].itemsize
-        count = max(FEWEST_PLANS, math.ceil(CACHES_TO_EXCEED * device.cache_bytes / weight_bytes))
-        self.values = [draw_values(unit, device) for _ in range(count)]
-        x_shape, y_shape = shapes(unit.layout, unit.dims, unit.batch)
-        self.x = torch.randn(x_shape, device=device.torch).to(TORCH_DTYPES[unit.dtype])
-        self.y = torch.empty(y_shape, device=device.torch, dtype=TORCH_DTYPES[unit.dtype])
-        self.weights_s = weight_bytes / ceilings.copy_bytes
-        self.bound_s = LAUNCH_S + WEIGHT_FACTOR * self.weights_s
-        self.floor_s, self.floor_bound = ceilings.floor(unit.dtype, *unit.work)
+        sets = math.ceil(CACHES_TO_EXCEED * device.cache_bytes / problem.weight_bytes)
+        self.values = [draw_values(problem, device) for _ in range(max(FEWEST_PLANS, sets))]
+        x_shape, y_shape = problem.shapes
+        dtype = TORCH_DTYPES[problem.dtype]
+        self.x = torch.randn(x_shape, device=device.torch).to(dtype)
+        self.y = torch.empty(y_shape, device=device.torch, dtype=dtype)
+        self.weights_s = problem.weight_bytes / ceilings.copy_bytes
+        self.floor_s, self.floor_bound = ceilings.floor(problem)
         # The first and the last weights are checked, and the last again after a replay.
-        self.checkers = [
-            Checker(unit.layout, unit.dims, self.x, values, SAMPLES_CHECKED)
-            for values in (self.values[0], self.values[-1])
-        ]
+        self.checkers = [Checker(problem, self.x, self.values[at]) for at in (0, -1)]
 
     def _answer(self, call: Call, checker: Checker) -> Errors:
         self.y.fill_(math.nan)
         return checker.errors(call())
 
     def contest(self, contender: Contender, calls: Sequence[Call], right: Callable[[Errors], bool]) -> None:
+        """Checks, then times a graph of all the calls."""
         ends = zip((calls[0], calls[-1]), self.checkers, strict=True)
         found = [self._answer(call, checker) for call, checker in ends]
         last: list[Tensor] = []
@@ -69,7 +67,7 @@ class SmallContest:
             return last[0]
 
         found.append(self._answer(replayed, self.checkers[1]))
-        contender.error = max((one.norm for one in found if math.isfinite(one.norm)), default=None)
+        contender.errors = max(found, key=lambda one: one.norm if math.isfinite(one.norm) else math.inf)
         if not all(map(right, found)):
             told = ", ".join(f"{one.norm:.3g}" for one in found)
             contender.drop("wrong", f"errors {told} (first weights, last, last in a graph)")
@@ -79,25 +77,25 @@ class SmallContest:
         seconds = [self.device.seconds_of(replay, repeats) / len(calls) for _ in range(RUNS)]
         contender.timing = Timing.of(seconds, repeats * len(calls))
 
-    def row(self, contender: Contender) -> dict[str, object]:
+    def row(self, contender: Contender) -> Row:
+        """What the results file says of a contender."""
         return {
             "record": "small",
-            "problem": self.unit.problem(),
-            "layout": self.unit.layout,
-            "pattern": pattern_text(self.unit.dims),
-            "batch": self.unit.batch,
+            **self.problem.fields(contender.mode),
             **contender.fields(),
             "weights_s": self.weights_s,
-            "bound_s": self.bound_s,
+            "bound_s": small_batch_bound(self.weights_s),
             "floor_s": self.floor_s,
             "floor_bound": self.floor_bound,
             "plans": len(self.values),
         }
 
 
-def _ours(contest: SmallContest, library: Library, implementation: str | None, plans: ExitStack) -> Contender:
-    unit, device = contest.unit, contest.device
-    contender = Contender(OURS, OURS, unit.dtype)
+def _ours(
+    contest: SmallContest, library: Library, mode: str, implementation: str | None, plans: ExitStack
+) -> Contender:
+    problem, device = contest.problem, contest.device
+    contender = Contender(OURS, OURS, mode)
 
     def call_of(plan: Plan) -> Call:
         def call() -> Tensor:
@@ -109,11 +107,12 @@ def _ours(contest: SmallContest, library: Library, implementation: str | None, p
     try:
         calls = []
         for values in contest.values:
-            plan = plans.enter_context(make_plan(library, device, unit.problem(), values, implementation))
+            plan = plans.enter_context(make_plan(library, device, problem.text(mode), values, implementation))
             calls.append(call_of(plan))
         contender.implementation = plan.implementation
+        contender.predicted_s = library.predict(problem.text(mode), implementation, device.name)
         allowed = contest.checkers[0].errors_of_torch()
-        contest.contest(contender, calls, lambda mine: is_right(mine, allowed, unit.dtype))
+        contest.contest(contender, calls, lambda mine: is_right(mine, allowed, problem.dtype))
     except KronsparseError as error:
         contender.drop("unavailable", first_line(error))
     return contender
@@ -127,22 +126,26 @@ def hold_small_contest(
     device: Device,
     ceilings: Ceilings,
     library: Library,
-    unit: Unit,
-    families: Sequence[str],
     implementation: str | None,
-) -> list[dict[str, object]]:
-    contest = SmallContest(device, ceilings, unit)
+    problem: Problem,
+    families: Sequence[str],
+) -> list[Row]:
+    """Rows of one problem."""
+    contest = SmallContest(device, ceilings, problem)
     contenders = []
-    with ExitStack() as plans:
-        contenders.append(_ours(contest, library, implementation, plans))
-        device.synchronize()  # before the plans go
-    for spelling in spellings_for(unit.layout, unit.dims, families):
-        contender = Contender(spelling.family, spelling.name, unit.dtype)
+    for mode in problem.modes if OURS in families else ():
+        with ExitStack() as plans:
+            contenders.append(_ours(contest, library, mode, implementation, plans))
+            device.synchronize()  # before the plans go
+    for spelling in spellings_for(problem.layout, problem.pattern, families):
+        if spelling.per_block:
+            continue
+        contender = Contender(spelling.family, spelling.name)
         contenders.append(contender)
         try:
             products = [spelling.prepare(values) for values in contest.values]
             calls = [_call_of(product, contest.x, contest.y) for product in products]
-            contest.contest(contender, calls, lambda theirs: is_sound(theirs, unit))
-        except RuntimeError as error:
+            contest.contest(contender, calls, lambda theirs: is_sound(theirs, problem))
+        except Exception as error:  # as in a contest
             contender.drop("unavailable", first_line(error))
     return [contest.row(contender) for contender in contenders]

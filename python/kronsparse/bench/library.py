@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+from kronsparse.bench.errors import RefusalError
+from kronsparse.bench.machine import REPOSITORY
+
 LIBRARY_VARIABLE = "KRONSPARSE_LIBRARY"
 # The optimised presets first; what a sanitizer slows down or another machine runs, never.
 PREFERRED_BUILDS = ("default", "release", "cuda")
 UNFIT_BUILDS = ("sanitize", "fuzz", "cross")
 LIBRARY_NAMES = ("libkronsparse.so", "libkronsparse.dylib")
+PACKAGE = Path(__file__).absolute().parent.parent  # not resolved: a build's package is links to the sources
 
 
-class KronsparseError(RuntimeError):
+class KronsparseError(RefusalError):
     """A call of the library failed; the text is the library's own."""
 
 
@@ -32,7 +36,15 @@ class _Operands(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in ("x", "y", "bias", "g", "stream")]
 
 
+def _own_libraries() -> Iterator[Path]:
+    """Beside the package where it is installed; in the same build where it is a build's."""
+    folders = (PACKAGE, PACKAGE.parent.parent / "src")
+    return (path for folder in folders for name in LIBRARY_NAMES for path in sorted(folder.glob(f"{name}*")))
+
+
 def _built_libraries() -> Iterator[Path]:
+    if REPOSITORY is None:
+        return iter(())
     builds = REPOSITORY / "build"
 
     def build_of(path: Path) -> str:
@@ -46,17 +58,17 @@ def _built_libraries() -> Iterator[Path]:
 
 
 def find_library(given: str | None = None) -> Path:
-    """The given path, else $KRONSPARSE_LIBRARY, else the best build under build/."""
+    """The given path, else $KRONSPARSE_LIBRARY, else the package's own, else the best under build/."""
     named = given or os.environ.get(LIBRARY_VARIABLE)
     if named:
         return Path(named)
-    built = next(_built_libraries(), None)
-    if built is None:
+    found = next(itertools.chain(_own_libraries(), _built_libraries()), None)
+    if found is None:
         raise FileNotFoundError(
-            f"no libkronsparse under {REPOSITORY / 'build'}: build it (make build), or "
-            f"name it with --library or {LIBRARY_VARIABLE}"
+            f"no libkronsparse in the package or under build/: build it (make build), or name it with "
+            f"--library or {LIBRARY_VARIABLE}"
         )
-    return built
+    return found
 
 
 class Plan:
@@ -67,8 +79,7 @@ class Plan:
     ) -> None:
         self._library = library
         self._handle = ctypes.c_void_p()
-        parsed = _Problem()
-        library._call("kronsparse_problem_parse", problem.encode(), ctypes.byref(parsed))
+        parsed = library._parse(problem)
         forced = implementation.encode() if implementation else None
         library._call(
             "kronsparse_plan_create",
@@ -81,6 +92,7 @@ class Plan:
 
     @property
     def implementation(self) -> str:
+        """The chosen one's name."""
         return str(self._library._dll.kronsparse_plan_implementation(self._handle).decode())
 
     def bind(self, x: int, y: int, stream: int = 0) -> Callable[[], None]:
@@ -97,9 +109,11 @@ class Plan:
         return run
 
     def run(self, x: int, y: int, stream: int = 0) -> None:
+        """Multiplies once; `bind` is for who does so often."""
         self.bind(x, y, stream)()
 
     def close(self) -> None:
+        """Gives back what the plan holds."""
         self._library._dll.kronsparse_plan_destroy(self._handle)
         self._handle = ctypes.c_void_p()
 
@@ -122,6 +136,7 @@ class Library:
             "kronsparse_last_error": (text, []),
             "kronsparse_status_name": (text, [ctypes.c_int]),
             "kronsparse_problem_parse": (ctypes.c_int, [text, pointer]),
+            "kronsparse_predict": (ctypes.c_int, [pointer, text, text, pointer]),
             "kronsparse_plan_create": (ctypes.c_int, [pointer, pointer, text, text, pointer]),
             "kronsparse_plan_run": (ctypes.c_int, [pointer, pointer]),
             "kronsparse_plan_implementation": (text, [pointer]),
@@ -134,11 +149,25 @@ class Library:
 
     @property
     def version(self) -> str:
+        """Of the library, as in "0.1.0"."""
         return str(self._dll.kronsparse_version().decode())
 
     def plan(self, problem: str, values: int, implementation: str | None = None, device: str = "cpu") -> Plan:
         """Plans the problem (in its text form) for the values at this address, on the device."""
         return Plan(self, problem, values, implementation, device)
+
+    def predict(self, problem: str, implementation: str | None = None, device: str = "cpu") -> float:
+        """Seconds the cost model expects of what a plan would take."""
+        seconds = ctypes.c_double()
+        forced = implementation.encode() if implementation else None
+        parsed = self._parse(problem)
+        self._call("kronsparse_predict", ctypes.byref(parsed), device.encode(), forced, ctypes.byref(seconds))
+        return seconds.value
+
+    def _parse(self, problem: str) -> _Problem:
+        parsed = _Problem()
+        self._call("kronsparse_problem_parse", problem.encode(), ctypes.byref(parsed))
+        return parsed
 
     def _call(self, name: str, *arguments: object) -> None:
         status = getattr(self._dll, name)(*arguments)

@@ -1,0 +1,53 @@
+"""The command: kronsparse-bench run, report, compare, advise, numbers."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from kronsparse.bench.errors import RefusalError
+
+# Each is a module with `add_options(parser)` and `main(options) -> exit code`, loaded when it is asked for:
+# only `run` needs PyTorch, which must not be loaded before the process has been prepared.
+COMMANDS = {
+    "run": ("run", "time suites of problems, ours beside PyTorch"),
+    "report": ("report", "a page with tables and plots, from results files"),
+    "compare": ("compare", "what got faster or slower between two results files"),
+    "advise": ("advise", "which chains to choose for a layer"),
+    "numbers": ("numbers", "fill the tables of Markdown files from results files, or check them"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a subcommand; its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(prog="kronsparse-bench", description="The benchmark of kronsparse.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (module_name, summary) in COMMANDS.items():
+        if given[:1] == [name]:
+            module = importlib.import_module(f"kronsparse.bench.{module_name}")
+            command = commands.add_parser(
+                name,
+                help=summary,
+                description=module.__doc__,
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+            )
+            module.add_options(command)
+            command.set_defaults(main=module.main)
+        else:
+            commands.add_parser(name, help=summary)
+    options = parser.parse_args(given)
+    try:
+        return int(options.main(options))
+    except (OSError, ValueError, ModuleNotFoundError, RefusalError) as error:
+        print(f"kronsparse-bench {options.command}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nstopped; the same command with the same --output goes on from here", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,190 @@
+"""Lists chains for a layer that use up to so many parameters and at least half of them, ranked by the time
+the cost model expects of them on a device.
+
+With --results, predictions are corrected by what was measured: a problem that was measured counts with its
+time, the others with the model's seconds times the median of measured / predicted of its like.
+
+  kronsparse-bench advise --in 4096 --out 4096 --dtype f16 --parameters 10%
+  kronsparse-bench advise --in 4096 --out 11008 --parameters 2000000 --device cpu --results results/mine.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kronsparse.bench.dataset import latest
+from kronsparse.bench.document import Table, markdown_table
+from kronsparse.bench.library import Library, find_library
+from kronsparse.bench.machine import default_device
+from kronsparse.bench.problems import DTYPES, LAYOUTS, MODES, Problem
+from kronsparse.bench.proposals import Proposal, proposals
+from kronsparse.bench.results import OURS, Row, read_files
+from kronsparse.bench.statistics import median
+from kronsparse.chains import Chain, dense
+
+# Of the budget of parameters: who uses less is faster, and can do less.
+USED_AT_LEAST = 0.5
+Predict = Callable[[str], float]  # seconds of a problem in its text form
+
+
+@dataclass
+class Experience:
+    """What results say of the cost model: times of problems, and factors by which it is off."""
+
+    measured: dict[str, float] = field(default_factory=dict)
+    factors: dict[str, float] = field(default_factory=dict)  # by dtype, mode and layout
+
+    @staticmethod
+    def of(rows: Iterable[Row]) -> Experience:
+        """From the rows of results files."""
+        found = Experience()
+        ratios: dict[str, list[float]] = {}
+        for row in latest(rows, "row"):
+            if row["contender"] == OURS and row["status"] == "ok":
+                found.measured[row["problem"]] = row["median_s"]
+                if row.get("predicted_s"):
+                    kind = _kind(row["problem"])
+                    ratios.setdefault(kind, []).append(row["median_s"] / row["predicted_s"])
+        found.factors = {kind: median(values) for kind, values in ratios.items()}
+        return found
+
+
+def _kind(problem: str) -> str:
+    """The words of a problem before its batch: dtype, mode, layout."""
+    return problem.split(" B=")[0]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What is asked for."""
+
+    rows: int
+    cols: int
+    dtype: str
+    mode: str
+    layout: str
+    batch: int
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A chain, and the seconds expected of it and of the dense layer."""
+
+    proposal: Proposal
+    seconds: float
+    speedup: float
+    measured: int  # how many of its factors were measured
+
+
+def _seconds(chain: Chain, layer: Layer, predict: Predict, experience: Experience) -> tuple[float, int]:
+    total, measured = 0.0, 0
+    for pattern in chain:
+        text = Problem(layer.dtype, layer.layout, pattern, layer.batch).text(layer.mode)
+        if text in experience.measured:
+            total += experience.measured[text]
+            measured += 1
+        else:
+            total += predict(text) * experience.factors.get(_kind(text), 1.0)
+    return total, measured
+
+
+def advise(
+    layer: Layer, most_parameters: int, predict: Predict, experience: Experience | None = None
+) -> list[Advice]:
+    """Chains for the layer that use at least half of the parameters, the fastest first."""
+    known = experience or Experience()
+    dense_s, _ = _seconds(dense(layer.rows, layer.cols), layer, predict, known)
+    found = []
+    for proposal in proposals(layer.rows, layer.cols, most_parameters):
+        if proposal.parameters < USED_AT_LEAST * most_parameters:
+            continue
+        seconds, measured = _seconds(proposal.chain, layer, predict, known)
+        found.append(Advice(proposal, seconds, dense_s / seconds, measured))
+    # Of equally fast ones the richest first.
+    return sorted(found, key=lambda advice: (advice.seconds, -advice.proposal.rank))
+
+
+def as_table(found: Sequence[Advice]) -> Table:
+    """As the command prints it."""
+    headers = [
+        "chain",
+        "what",
+        "parameters",
+        "density",
+        "h",
+        "rank",
+        "predicted us",
+        "speed-up over dense",
+        "",
+    ]
+    rows = [
+        [
+            str(one.proposal),
+            one.proposal.name,
+            str(one.proposal.parameters),
+            f"{100 * one.proposal.density:.2f} %",
+            f"{one.proposal.h:.4f}",
+            str(one.proposal.rank),
+            f"{1e6 * one.seconds:.1f}",
+            f"{one.speedup:.2f}",
+            f"{one.measured} of {len(one.proposal.chain)} measured" if one.measured else "",
+        ]
+        for one in found
+    ]
+    return Table(headers, rows)
+
+
+def parameters(text: str, layer_entries: int) -> int:
+    """A number, or a share of the dense layer's, as in 10%.
+
+    >>> parameters("10%", 5000)
+    500
+    """
+    try:
+        return int(float(text[:-1]) / 100 * layer_entries) if text.endswith("%") else int(text)
+    except ValueError:
+        raise ValueError(f"--parameters: {text!r} is neither a number nor a share such as 10%") from None
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `advise`."""
+    add = parser.add_argument
+    add("--in", dest="cols", type=int, required=True, metavar="N", help="input features")
+    add("--out", dest="rows", type=int, required=True, metavar="N", help="output features")
+    add("--dtype", choices=DTYPES, default="f16")
+    add("--mode", choices=MODES, default="fp32", help="of f32 (default fp32)")
+    add("--layout", choices=LAYOUTS, default="batch_first")
+    add("--batch", type=int, default=4096, metavar="N", help="default 4096")
+    add(
+        "--parameters",
+        default="25%",
+        help="at most so many, or this share of the dense layer's (default 25%%)",
+    )
+    add("--rank", type=int, default=0, metavar="N", help="chains of at least this rank")
+    add("--device", default=default_device(), help="cuda:N or cpu (default: the GPU if there is one)")
+    add("--results", type=Path, nargs="+", default=[], help="files that `run` wrote on this device")
+    add("--top", type=int, default=15, metavar="N", help="how many to list (default 15)")
+    add("--library", metavar="PATH", help="libkronsparse (else $KRONSPARSE_LIBRARY, else what is found)")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Prints the advice; 0."""
+    library = Library(find_library(options.library))
+    mode = options.mode if options.dtype == "f32" else ""
+    layer = Layer(options.rows, options.cols, options.dtype, mode, options.layout, options.batch)
+    most = parameters(options.parameters, options.rows * options.cols)
+    found = advise(
+        layer,
+        most,
+        lambda problem: library.predict(problem, device=options.device),
+        Experience.of(read_files(options.results)),
+    )
+    found = [one for one in found if one.proposal.rank >= options.rank]
+    if not found:
+        raise ValueError(f"no chain for {layer.rows}x{layer.cols} has at most {most} parameters")
+    print(markdown_table(as_table(found[: options.top])))
+    print(f"\n{len(found)} chains of at most {most} parameters; {layer.rows}x{layer.cols}, {options.device}")
+    return 0

@@ -1,0 +1,73 @@
+"""Memory that all problems of a run share, filled once: what is drawn, and what is copied, costs no time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from kronsparse.bench.answers import TORCH_DTYPES
+from kronsparse.bench.devices import Device
+from kronsparse.bench.problems import ITEM_BYTES, Problem
+
+# Buffers are rotated until together they are this many times the last cache.
+CACHES_TO_EXCEED = 4
+MOST_SETS = 16
+_ALIGNMENT = 512
+
+
+def draw_values(problem: Problem, device: Device) -> Tensor:
+    """Uniform within 1/sqrt(c), as the paper has them."""
+    values = torch.rand(problem.pattern, device=device.torch).mul_(2).sub_(1)
+    return values.div_(math.sqrt(problem.pattern.c)).to(TORCH_DTYPES[problem.dtype])
+
+
+class Arena:
+    """x, standard normal, and y for every problem of a run, as views of a few large buffers."""
+
+    def __init__(self, device: Device, problems: Iterable[Problem]) -> None:
+        self.device = device
+        elements: dict[str, int] = {}
+        y_bytes = 0
+        for problem in problems:
+            x_bytes, mine = (self.sets(problem) * self._rounded(size) for size in problem.operand_bytes)
+            count = x_bytes // ITEM_BYTES[problem.dtype]
+            elements[problem.dtype] = max(count, elements.get(problem.dtype, 0))
+            y_bytes = max(mine, y_bytes)
+        self._x = {dtype: self._normal(dtype, count) for dtype, count in elements.items()}
+        self._y = torch.empty(y_bytes, dtype=torch.uint8, device=device.torch)
+
+    def _normal(self, dtype: str, count: int) -> Tensor:
+        torch.manual_seed(1)
+        pool = torch.empty(count, dtype=TORCH_DTYPES[dtype], device=self.device.torch)
+        pool.normal_()
+        return pool
+
+    @staticmethod
+    def _rounded(size: int) -> int:
+        return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+    @staticmethod
+    def fits(device: Device, problem: Problem) -> bool:
+        """x and y, a permuted copy of each, and as much again for whatever else is around."""
+        return 3 * sum(problem.operand_bytes) < 0.9 * device.memory_bytes
+
+    def sets(self, problem: Problem) -> int:
+        """How many pairs x, y are rotated."""
+        wanted = CACHES_TO_EXCEED * self.device.cache_bytes / max(1, sum(problem.operand_bytes))
+        return max(1, min(MOST_SETS, math.ceil(wanted)))
+
+    def operands(self, problem: Problem) -> list[tuple[Tensor, Tensor]]:
+        """As many pairs x, y as are rotated."""
+        size = ITEM_BYTES[problem.dtype]
+        pools = (self._x[problem.dtype], self._y.view(TORCH_DTYPES[problem.dtype]))
+        pairs = []
+        for turn in range(self.sets(problem)):
+            views = []
+            for pool, used, shape in zip(pools, problem.operand_bytes, problem.shapes, strict=True):
+                begin = turn * self._rounded(used) // size
+                views.append(pool[begin : begin + used // size].view(shape))
+            pairs.append((views[0], views[1]))
+        return pairs

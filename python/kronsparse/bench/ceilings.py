@@ -1,0 +1,80 @@
+"""The ceilings of the hardware, as PyTorch reaches them, and the floor they give to a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from kronsparse.bench.answers import TORCH_DTYPES
+from kronsparse.bench.devices import CpuDevice, Device
+from kronsparse.bench.problems import Problem
+
+# Large enough for the full rates: of a GPU, of a few CPU cores.
+_GPU_SIZES = 8192, 1 << 30
+_CPU_SIZES = 2048, 1 << 29
+
+
+@contextmanager
+def tf32_allowed(allowed: bool) -> Iterator[None]:
+    """PyTorch's setting for products of f32, for a while."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What PyTorch reaches on a device."""
+
+    copy_bytes: float  # per second, reads and writes both counted
+    gemm_flops: dict[str, float] = field(default_factory=dict)  # per second, by dtype, and "tf32"
+
+    @staticmethod
+    def measure(device: Device, runs: int = 5) -> Ceilings:
+        """The best of so many runs of a copy, and of a product in each dtype."""
+        on_cpu = isinstance(device, CpuDevice)
+        size, copied = _CPU_SIZES if on_cpu else _GPU_SIZES
+        source, target = torch.zeros(2, copied, dtype=torch.uint8, device=device.torch).unbind()
+
+        def best(call: Callable[[], object]) -> float:
+            call()
+            return min(device.seconds_of(call) for _ in range(runs))
+
+        copy_s = best(lambda: target.copy_(source))
+        gemm_flops = {}
+        # A CPU computes halves in f32: every dtype is held against the rate of f32.
+        for name in ["f32"] if on_cpu else [*TORCH_DTYPES, "tf32"]:
+            dtype = TORCH_DTYPES.get(name, torch.float32)
+            left, right, product = torch.randn(3, size, size, device=device.torch).to(dtype).unbind()
+            with tf32_allowed(name == "tf32"):
+                multiply_s = best(partial(torch.mm, left, right, out=product))
+            gemm_flops[name] = 2.0 * size**3 / multiply_s
+        return Ceilings(2.0 * copied / copy_s, gemm_flops)
+
+    @staticmethod
+    def of_record(run: dict[str, Any]) -> Ceilings:
+        """Those that a run wrote into its results file."""
+        return Ceilings(**run["ceilings"])
+
+    def __str__(self) -> str:
+        unit, scale = ("T", 1e12) if self.copy_bytes > 5e11 else ("G", 1e9)
+        rates = ", ".join(f"{name} {rate / scale:.3g}" for name, rate in self.gemm_flops.items())
+        return f"copy {self.copy_bytes / scale:.3g} {unit}B/s, GEMM {rates} {unit}FLOP/s"
+
+    def gemm_rate(self, dtype: str) -> float:
+        """Flops per second that the dtype is held against."""
+        return self.gemm_flops.get(dtype, self.gemm_flops["f32"])
+
+    def floor(self, problem: Problem) -> tuple[float, str]:
+        """The least seconds, and what binds. Every mode of f32 is held against the rate of f32."""
+        by_flops = problem.flops / self.gemm_rate(problem.dtype)
+        by_bytes = problem.moved_bytes / self.copy_bytes
+        return (by_flops, "flops") if by_flops >= by_bytes else (by_bytes, "bytes")

@@ -1,0 +1,129 @@
+"""Compares two results files: what got faster or slower from A to B, beyond noise.
+
+Exit code 0: nothing of ours got slower, wrong or lost; 1: something did; 2: the files share no problem.
+
+  kronsparse-bench compare before.jsonl after.jsonl
+  kronsparse-bench compare before.jsonl after.jsonl --contender bmm --noise 5
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kronsparse.bench.dataset import family_of, latest, mode_of
+from kronsparse.bench.document import Table, markdown_table
+from kronsparse.bench.results import OURS, Row, last_run, read_rows
+from kronsparse.bench.statistics import median
+from kronsparse.bench.verdict import machine_line
+
+NOISE_PERCENT = 3.0
+
+
+@dataclass(frozen=True)
+class Change:
+    """One problem in both files."""
+
+    problem: str
+    before: Row
+    after: Row
+    noise: float  # as a share
+
+    @property
+    def ratio(self) -> float:
+        """Time before over time after: above 1, it got faster."""
+        if self.after["status"] != "ok":
+            return 0.0
+        return float(self.before["median_s"] / self.after["median_s"])
+
+    @property
+    def verdict(self) -> str:
+        """Faster or slower only where the quartiles do not overlap and the medians are apart by more than
+        the noise."""
+        if self.after["status"] != "ok":
+            return "broken"
+        if self.ratio > 1 + self.noise and _quartile(self.after, 3) < _quartile(self.before, 1):
+            return "faster"
+        if self.ratio < 1 / (1 + self.noise) and _quartile(self.after, 1) > _quartile(self.before, 3):
+            return "slower"
+        return "same"
+
+
+def _quartile(row: Row, which: int) -> float:
+    name = f"q{which}_s"
+    return float(row[name] if name in row else row["median_s"])
+
+
+def _best(rows: Sequence[Row], contender: str) -> dict[str, Row]:
+    """By problem and kind of measurement: the fastest spelling, or what went wrong with all of them."""
+    found: dict[str, Row] = {}
+    for record in ("row", "small"):
+        for row in latest(rows, record):
+            if family_of(row) != contender:
+                continue
+            name = row["problem"] if record == "row" else f"{row['problem']} (graph)"
+            if contender == OURS and mode_of(row) not in ("", "fp32") and mode_of(row) not in name:
+                name = f"{name} {mode_of(row)}"
+            known = found.get(name)
+            if known is None or _seconds(row) < _seconds(known):
+                found[name] = row
+    return found
+
+
+def _seconds(row: Row) -> float:
+    return float(row["median_s"]) if row["status"] == "ok" else math.inf
+
+
+def changes(before: Sequence[Row], after: Sequence[Row], contender: str, noise: float) -> list[Change]:
+    """Of the problems that were right before, the worst first."""
+    old, new = _best(before, contender), _best(after, contender)
+    found = [
+        Change(name, row, new[name], noise)
+        for name, row in old.items()
+        if name in new and row["status"] == "ok"
+    ]
+    return sorted(found, key=lambda change: change.ratio)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `compare`."""
+    parser.add_argument("before", type=Path, metavar="A")
+    parser.add_argument("after", type=Path, metavar="B")
+    parser.add_argument("--contender", default=OURS, help=f"whose times (default {OURS})")
+    parser.add_argument(
+        "--noise", type=float, default=NOISE_PERCENT, metavar="PERCENT", help=f"default {NOISE_PERCENT:g}"
+    )
+    parser.add_argument("--all", action="store_true", help="also list what stayed the same")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Prints the comparison; the exit code for CI."""
+    before, after = read_rows(options.before), read_rows(options.after)
+    for name, rows in (("A", before), ("B", after)):
+        print(f"{name}: {machine_line(last_run(rows))}")
+    found = changes(before, after, options.contender, options.noise / 100)
+    if not found:
+        print(f"no problem of {options.contender} is in both files")
+        return 2
+    verdicts = [change.verdict for change in found]
+    shown = [change for change in found if options.all or change.verdict != "same"]
+    lines = [
+        [
+            change.problem,
+            f"{change.before['median_s'] * 1e3:.4f}",
+            f"{change.after['median_s'] * 1e3:.4f}" if change.after["status"] == "ok" else "-",
+            f"{change.ratio:.3f}" if change.ratio else "-",
+            change.verdict if change.verdict != "broken" else f"broken: {change.after['reason']}",
+        ]
+        for change in shown
+    ]
+    if lines:
+        print("\n" + markdown_table(Table(["problem", "A ms", "B ms", "A / B", "verdict"], lines)))
+    counted = ", ".join(f"{verdicts.count(name)} {name}" for name in ("faster", "slower", "broken", "same"))
+    timed = [change.ratio for change in found if change.ratio]
+    middle = f"; A / B in the median {median(timed):.3f}" if timed else ""
+    print(f"\n{len(found)} problems in both: {counted}{middle}")
+    return 1 if {"slower", "broken"} & set(verdicts) else 0

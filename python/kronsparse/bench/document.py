@@ -1,0 +1,168 @@
+"""A report as sections of text, tables and plots, and its two forms: Markdown, and one HTML page."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells are text; a number at the beginning of a cell is what a column is sorted by."""
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+    folded: bool = False  # long ones are closed until someone asks
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture in SVG for the page, and what it shows in numbers."""
+
+    svg: str
+    caption: str
+    numbers: Table
+
+
+@dataclass(frozen=True)
+class Section:
+    """A title and what is under it, in order; a string is a paragraph, in which `code` may stand."""
+
+    title: str
+    blocks: Sequence[str | Table | Plot] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Document:
+    """Sections under a title."""
+
+    title: str
+    sections: Sequence[Section]
+
+
+def markdown_table(table: Table) -> str:
+    """The table as Markdown has it.
+
+    >>> print(markdown_table(Table(["a", "b"], [["1", "2"]])))
+    | a | b |
+    |---|---|
+    | 1 | 2 |
+    """
+    lines = [f"| {' | '.join(cells)} |" for cells in [table.headers, *table.rows]]
+    return "\n".join([lines[0], "|---" * len(table.headers) + "|", *lines[1:]])
+
+
+def to_markdown(document: Document) -> str:
+    """The document, of its plots the numbers."""
+    parts = [f"# {document.title}"]
+    for section in document.sections:
+        parts.append(f"## {section.title}")
+        for block in section.blocks:
+            if isinstance(block, Plot):
+                parts += [f"**{block.numbers.caption}.** {block.caption}", markdown_table(block.numbers)]
+            elif isinstance(block, Table):
+                parts += [markdown_table(block), *([block.caption] if block.caption else [])]
+            else:
+                parts.append(block)
+    return "\n\n".join(parts) + "\n"
+
+
+_STYLE = """
+:root { color-scheme: light; }
+body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; margin: 2rem auto;
+  max-width: 72rem; padding: 0 1rem; }
+h1 { font-size: 1.7rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; border-bottom: 1px solid #ccc; }
+nav { columns: 3 16rem; } nav a { display: block; }
+table { border-collapse: collapse; margin: 1rem 0 .3rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .2rem .6rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+th { border-bottom: 2px solid #444; cursor: pointer; white-space: normal; vertical-align: bottom; }
+th:focus { outline: 2px solid #0072b2; }
+th[aria-sort=ascending]::after { content: " \\25B4"; } th[aria-sort=descending]::after { content: " \\25BE"; }
+.wide { overflow-x: auto; } .caption, figcaption { color: #444; font-size: .9rem; margin-bottom: 1rem; }
+figure { display: inline-block; margin: 1rem 1rem 1rem 0; max-width: 100%; }
+svg { max-width: 100%; height: auto; }
+code { background: #f2f2f2; padding: 0 .2rem; }
+@media print {
+  body { margin: 0; max-width: none; font-size: 10pt; } nav, summary { display: none; }
+  section, figure, tr { break-inside: avoid; } h2 { break-after: avoid; }
+  details:not([open]) { display: none; }
+}
+"""
+_SCRIPT = """
+for (const header of document.querySelectorAll("th")) {
+  const sort = () => {
+    const table = header.closest("table"), body = table.tBodies[0], column = header.cellIndex;
+    const down = header.getAttribute("aria-sort") !== "descending";
+    const value = row => {
+      const text = row.cells[column].textContent.trim(), number = parseFloat(text.replace(/^[^0-9.+-]*/, ""));
+      return Number.isNaN(number) || column === 0 ? text : number;
+    };
+    const order = (p, q) => typeof p === "number" && typeof q === "number" ? p - q
+      : String(p).localeCompare(String(q), undefined, { numeric: true });
+    const rows = [...body.rows].sort((p, q) => (down ? -1 : 1) * order(value(p), value(q)));
+    for (const other of table.querySelectorAll("th")) other.removeAttribute("aria-sort");
+    header.setAttribute("aria-sort", down ? "descending" : "ascending");
+    body.append(...rows);
+  };
+  header.addEventListener("click", sort);
+  header.addEventListener("keydown", event => { if (event.key === "Enter") sort(); });
+}
+document.documentElement.dataset.ready = "yes";
+"""
+
+
+def _text(text: str) -> str:
+    """Escaped, with `code` and **bold** as Markdown has them."""
+    escaped = html.escape(text, quote=False)
+    escaped = re.sub(r"`([^`]+)`", r"<code>\1</code>", escaped)
+    return re.sub(r"\*\*([^*]+)\*\*", r"<b>\1</b>", escaped)
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+def _html_table(table: Table) -> str:
+    head = "".join(f'<th tabindex="0">{_text(cell)}</th>' for cell in table.headers)
+    rows = ("".join(f"<td>{_text(cell)}</td>" for cell in row) for row in table.rows)
+    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    caption = f'<p class="caption">{_text(table.caption)}</p>' if table.caption else ""
+    whole = (
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{caption}'
+    )
+    if not table.folded:
+        return whole
+    return f"<details><summary>{len(table.rows)} rows</summary>{whole}</details>"
+
+
+def _html_block(block: str | Table | Plot) -> str:
+    if isinstance(block, Table):
+        return _html_table(block)
+    if isinstance(block, Plot):
+        numbers = f"<details><summary>numbers</summary>{_html_table(block.numbers)}</details>"
+        return f"<figure>{block.svg}<figcaption>{_text(block.caption)} {numbers}</figcaption></figure>"
+    return f"<p>{_text(block)}</p>"
+
+
+def to_html(document: Document) -> str:
+    """One page that needs nothing but itself."""
+    links = "".join(
+        f'<a href="#{_anchor(section.title)}">{_text(section.title)}</a>' for section in document.sections
+    )
+    sections = "\n".join(
+        f'<section id="{_anchor(section.title)}"><h2>{_text(section.title)}</h2>\n'
+        + "\n".join(map(_html_block, section.blocks))
+        + "</section>"
+        for section in document.sections
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{html.escape(document.title)}</title>\n"
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>\n'
+        f"<body><h1>{_text(document.title)}</h1><nav>{links}</nav>\n{sections}\n"
+        f"<script>{_SCRIPT}</script></body></html>\n"
+    )

@@ -1,0 +1,64 @@
+"""Joules: ours beside the others, and beside the paper."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from kronsparse.bench import paper
+from kronsparse.bench.dataset import family_of, latest, mode_of
+from kronsparse.bench.document import Section, Table
+from kronsparse.bench.plots import binned, drawn
+from kronsparse.bench.results import OURS, Row
+from kronsparse.bench.statistics import median, wins
+from kronsparse.chains import Pattern
+
+Key = tuple[str, str, Pattern, int]  # dtype, mode of ours, pattern, batch
+
+
+def _joules(rows: Sequence[Row]) -> dict[Key, dict[str, float]]:
+    """The least of both layouts and of all spellings, by contender."""
+    rivals: dict[tuple[str, Pattern, int], dict[str, float]] = {}
+    ours: dict[Key, float] = {}
+    for row in latest(rows, "energy"):
+        if row["status"] != "ok" or "joules" not in row:
+            continue
+        pattern, name = Pattern.parse(row["pattern"]), family_of(row)
+        if name == OURS:
+            key = (row["dtype"], mode_of(row), pattern, row["batch"])
+            ours[key] = min(row["joules"], ours.get(key, math.inf))
+        else:
+            of_problem = rivals.setdefault((row["dtype"], pattern, row["batch"]), {})
+            of_problem[name] = min(row["joules"], of_problem.get(name, math.inf))
+    return {key: {OURS: joules, **rivals.get((key[0], key[2], key[3]), {})} for key, joules in ours.items()}
+
+
+def energy(rows: Sequence[Row]) -> Section | None:
+    """Wins and median saving over the best rival, and box plots against d·h(b,c)."""
+    found = _joules(rows)
+    if not found:
+        return None
+    lines, plots = [], []
+    published = [f"{paper.ENERGY_WINS.percent:.0f} %", f"{paper.ENERGY_MEDIAN_SAVING_PERCENT:.0f} %"]
+    for dtype, mode in sorted({(key[0], key[1]) for key in found}, reverse=True):
+        pairs = [
+            (joules[OURS], min(other for name, other in joules.items() if name != OURS), key[2])
+            for key, joules in found.items()
+            if key[:2] == (dtype, mode) and len(joules) > 1
+        ]
+        won = wins((mine, theirs) for mine, theirs, _ in pairs)
+        if won is None:
+            continue
+        saving = 100 * (1 - median([mine / theirs for mine, theirs, _ in pairs]))
+        told = published if dtype == "f32" else ["-", "-"]
+        mine = [f"{100 * won.share:.0f} %", f"{saving:.0f} %", str(won.problems)]
+        lines.append([f"{dtype} {mode}".strip(), *told, *mine])
+        points = [(pattern.d * pattern.h, theirs / ours) for ours, theirs, pattern in pairs]
+        title = f"Joules of the best rival / ours, {dtype} {mode}".strip()
+        caption = "For each the better of both layouts."
+        plots.append(drawn({"joules": binned(points)}, title, "d·h(b,c), from", "ratio", caption))
+    idle = sorted({round(row["idle_w"], 1) for row in rows if row.get("record") == "energy"})
+    headers = ["", "paper: less energy", "paper: median saving", "less energy", "median saving", "patterns"]
+    idle_told = f"{idle[0]:g} to {idle[-1]:g} W" if len(idle) > 1 else f"{idle[0]:g} W"
+    remark = f"Joules are those of the whole device, idle power included; idle it takes {idle_told}."
+    return Section("Energy", [Table(headers, lines), remark, *plots])

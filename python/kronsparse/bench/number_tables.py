@@ -1,0 +1,195 @@
+"""The tables and numbers that Markdown files of this repository take from results; see `numbers`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from kronsparse.bench.dataset import Measured, collect, kinds, latest, of_kind
+from kronsparse.bench.document import Table, markdown_table
+from kronsparse.bench.problems import LAYOUTS
+from kronsparse.bench.results import OURS, Row
+from kronsparse.bench.statistics import Wins, median, wins
+from kronsparse.bench.targets import ANYONE, EAGER, GPU_TARGETS, Target
+from kronsparse.chains import Pattern
+
+Groups = Sequence[Sequence[Row]]  # the rows of each argument's files
+
+
+def _name(dtype: str, mode: str, layout: str) -> str:
+    words = [dtype, f"`{mode}`" if mode not in ("", "fp32") else "", layout]
+    return " ".join(filter(None, words))
+
+
+def _won(ones: Sequence[Measured], mode: str, rival: str) -> Wins | None:
+    return wins((one.ours[mode], one.rivals[rival]) for one in ones if rival in one.rivals)
+
+
+def _floors(ones: Sequence[Measured], mode: str) -> float:
+    return median([one.ours[mode] / one.floor_s for one in ones])
+
+
+def _sections(rows: Sequence[Row]) -> list[tuple[tuple[str, str, str], list[Measured]]]:
+    measured = collect(rows)
+    found = [
+        ((dtype, mode, layout), of_kind(measured, dtype, mode, layout))
+        for dtype, mode in kinds(measured)
+        for layout in LAYOUTS
+    ]
+    return [(kind, ones) for kind, ones in found if ones]
+
+
+def gpu_summary(groups: Groups, _: Sequence[str]) -> str:
+    """Ours over the floor and over eager PyTorch, the default modes."""
+    rows = []
+    for kind, ones in _sections(groups[0]):
+        won = _won(ones, kind[1], EAGER)
+        if kind[1] in ("", "fp32") and won:
+            numbers = [f"{_floors(ones, kind[1]):.2f}", f"on {100 * won.share:.0f} %", f"{won.median:.1f}"]
+            rows.append([_name(*kind), str(len(ones)), *numbers])
+    headers = [
+        "",
+        "patterns",
+        "ours / floor",
+        "faster than the best of bmm, einsum, dense",
+        "median speed-up",
+    ]
+    return markdown_table(Table(headers, rows))
+
+
+def _goal(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form).replace("%", " %")
+
+
+def _marked(text: str, missed: bool) -> str:
+    return f"**{text}**" if missed else text
+
+
+def targets(groups: Groups, _: Sequence[str]) -> str:
+    """Every kind that was measured, with its goals; what misses one is bold."""
+    rows = []
+    for kind, ones in _sections(groups[0]):
+        mode, target = kind[1], GPU_TARGETS.get(kind, Target(math.inf))
+        floors, eager, strided = _floors(ones, mode), _won(ones, mode, EAGER), _won(ones, mode, "strided")
+        if eager is None:
+            continue
+        least_wins, least_gain = target.wins.get(EAGER), target.speedups.get(EAGER)
+        missed = eager.share < (least_wins or 0) or eager.median < (least_gain or 0)
+        least_strided = target.wins.get("strided")
+        goals = [_goal(least_wins, ".0%"), _goal(least_gain, "g")]
+        cells = [_name(*kind), str(len(ones)), _marked(f"{floors:.2f}", floors > target.floors)]
+        cells.append(_goal(target.floors, "g") if target.floors < math.inf else "")
+        cells.append(_marked(f"{100 * eager.share:.0f} %, {eager.median:.2f}", missed))
+        cells.append(", ".join(filter(None, goals)))
+        lost = strided is not None and strided.share < (least_strided or 0)
+        cells.append(_marked(f"{100 * strided.share:.0f} %", lost) if strided else "")
+        rows.append([*cells, _goal(least_strided, ".0%")])
+    headers = ["", "patterns", "time / floor, median", "goal", "wins over eager, median speed-up", "goal"]
+    return markdown_table(Table([*headers, "wins over strided", "goal"], rows))
+
+
+def _of_cpu(rows: Sequence[Row], layout: str) -> tuple[float, float, float, Wins]:
+    """Medians of ours / floor (and the worst) and of PyTorch / floor; wins over PyTorch."""
+    ones = [one for one in of_kind(collect(rows), "f32", "fp32", layout) if ANYONE in one.rivals]
+    floors = [one.ours["fp32"] / one.floor_s for one in ones]
+    theirs = median([one.rivals[ANYONE] / one.floor_s for one in ones])
+    found = _won(ones, "fp32", ANYONE)
+    assert found is not None
+    return median(floors), max(floors), theirs, found
+
+
+def _range(values: Sequence[float]) -> str:
+    ends = [f"{value:.1f}" for value in (min(values), max(values))]
+    return " - ".join(dict.fromkeys(ends))
+
+
+def cpu_summary(groups: Groups, _: Sequence[str]) -> str:
+    """Of several runs, from the least median to the largest."""
+    rows = []
+    for layout in LAYOUTS:
+        runs = [_of_cpu(rows_of_run, layout) for rows_of_run in groups]
+        columns = ([run[0] for run in runs], [run[2] for run in runs], [run[3].median for run in runs])
+        rows.append([layout, *map(_range, columns)])
+    headers = ["", "ours / floor", "best of PyTorch / floor", "PyTorch / ours"]
+    return markdown_table(Table(headers, rows))
+
+
+def cpu_runs(groups: Groups, names: Sequence[str]) -> str:
+    """A column for each run: medians, and the worst in parentheses."""
+    rows = []
+    for layout in LAYOUTS:
+        runs = [_of_cpu(rows_of_run, layout) for rows_of_run in groups]
+        rows.append(
+            [
+                f"{layout}: ours over the floor, median (worst)",
+                *(f"{one[0]:.2f} ({one[1]:.2f})" for one in runs),
+            ]
+        )
+        rows.append([f"{layout}: best of PyTorch over the floor", *(f"{one[2]:.2f}" for one in runs)])
+        rows.append(
+            [
+                f"{layout}: best of PyTorch over ours, median (least)",
+                *(f"{one[3].median:.2f} ({one[3].least:.2f})" for one in runs),
+            ]
+        )
+    heads = [name.replace("_", " ") for name in names]
+    return markdown_table(Table(["", *heads], rows))
+
+
+def cpu_halves(groups: Groups, _: Sequence[str]) -> str:
+    """Ours in half precision over ours in f32."""
+    measured, rows = collect(groups[0]), []
+    for dtype in ("f16", "bf16"):
+        cells = [f"{dtype} over f32, ours"]
+        for layout in LAYOUTS:
+            floats = {
+                (one.pattern, one.batch): one.ours["fp32"] for one in of_kind(measured, "f32", "fp32", layout)
+            }
+            halves = of_kind(measured, dtype, "", layout)
+            cells.append(f"{median([one.ours[''] / floats[one.pattern, one.batch] for one in halves]):.2f}")
+        rows.append(cells)
+    return markdown_table(Table(["", *LAYOUTS], rows))
+
+
+def win_share(groups: Groups, words: Sequence[str]) -> str:
+    """One number: the share of patterns won, for words dtype, mode or "default", layout, rival."""
+    dtype, mode, layout, rival = words
+    mode = mode if mode != "default" else "fp32" if dtype == "f32" else ""
+    won = _won(of_kind(collect(groups[0]), dtype, mode, layout), mode, rival)
+    if won is None:
+        raise ValueError(f"nothing measured of {' '.join(words)}")
+    return f"{100 * won.share:.0f} %"
+
+
+def small_batch(groups: Groups, _: Sequence[str]) -> str:
+    """Microseconds of each pattern at each batch, ours and bmm's, with the bound."""
+    best: dict[tuple[Pattern, int], dict[str, Row]] = {}
+    for row in latest(groups[0], "small"):
+        if row["status"] == "ok":
+            of_problem = best.setdefault((Pattern.parse(row["pattern"]), row["batch"]), {})
+            known = of_problem.get(row["contender"])
+            if known is None or row["median_s"] < known["median_s"]:
+                of_problem[row["contender"]] = row
+    batches = sorted({batch for _, batch in best})
+    rows = []
+    for pattern in sorted({pattern for pattern, _ in best}):
+        found = [best.get((pattern, batch), {}) for batch in batches]
+        cells = [
+            " / ".join(f"{one[name]['median_s'] * 1e6:.1f}" if name in one else "-" for one in found)
+            for name in (OURS, "bmm")
+        ]
+        bound = next(one["bound_s"] for ones in found for one in ones.values())
+        rows.append([str(pattern), *cells, f"{bound * 1e6:.1f}"])
+    at = f"at B = {' / '.join(map(str, batches))}"
+    return markdown_table(Table(["pattern", f"ours, us {at}", "bmm", "goal"], rows))
+
+
+TABLES: dict[str, Callable[[Groups, Sequence[str]], str]] = {
+    "gpu-summary": gpu_summary,
+    "targets": targets,
+    "cpu-summary": cpu_summary,
+    "cpu-runs": cpu_runs,
+    "cpu-halves": cpu_halves,
+    "win-share": win_share,
+    "small-batch": small_batch,
+}

@@ -1,0 +1,51 @@
+"""The numbers of "Fast Inference with Kronecker-Sparse Matrices" (ICML 2025) that ours are set beside.
+
+Time on an A100 (40 GB), energy on a V100, PyTorch 2.2. Its `kernel` is what `kronsparse` is here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Wins(NamedTuple):
+    """How often one is faster than the other, in percent, and by how much in the median of those cases."""
+
+    percent: float
+    times: float | None
+
+
+class SparsityBin(NamedTuple):
+    """A row of the table by sparsity: FP32, best of both layouts, over the best of bmm, einsum and bsr."""
+
+    low: float  # percent
+    high: float
+    wins: Wins
+    patterns: int
+    correlation: float  # of log speedup and log h
+
+
+# By (dtype, layout), in the order of the comparisons in `wins.COMPARISONS`.
+WINS: dict[tuple[str, str], tuple[Wins, Wins, Wins]] = {
+    ("f32", "best of both"): (Wins(98.1, 6.5), Wins(90.0, 1.36), Wins(85.5, 1.39)),
+    ("f32", "batch_first"): (Wins(97.61, 18.50), Wins(94.1, 1.44), Wins(20.41, 1.26)),
+    ("f32", "batch_last"): (Wins(98.09, 6.53), Wins(89.47, 1.66), Wins(85.49, 1.39)),
+    ("f16", "best of both"): (Wins(85.7, 8.14), Wins(80.7, 1.52), Wins(37.8, 1.51)),
+    ("f16", "batch_first"): (Wins(83.18, 6.31), Wins(82.25, 1.54), Wins(0.0, None)),
+    ("f16", "batch_last"): (Wins(85.34, 8.14), Wins(79.48, 2.65), Wins(41.78, 1.56)),
+}
+SPARSITY_BINS = (
+    SparsityBin(99.48, 99.93, Wins(100.0, 1.84), 102, 0.91),
+    SparsityBin(98.96, 99.48, Wins(93.1, 1.41), 101, 0.82),
+    SparsityBin(97.92, 98.96, Wins(79.6, 1.38), 108, 0.83),
+    SparsityBin(95.83, 97.92, Wins(81.5, 1.41), 92, 0.80),
+    SparsityBin(87.49, 95.83, Wins(89.5, 1.30), 114, 0.80),
+    SparsityBin(49.99, 87.49, Wins(86.0, 1.23), 86, 0.76),
+)
+# log speedup = intercept + density·log(density) + h·log(h), FP32.
+REGRESSION = {"intercept": 1.69, "density": -0.031, "h": 0.325, "adjusted R²": 0.697}
+ENERGY_WINS = Wins(72.0, None)
+ENERGY_MEDIAN_SAVING_PERCENT = 15.0
+# Share of bmm's time that its permutations take, from the smallest to the largest h, in percent.
+PERMUTATION_SHARE = {"f32": (10.0, 50.0), "f16": (40.0, 80.0)}
+FIRST_OVER_LAST = 2.0  # of the kernel, FP32, median

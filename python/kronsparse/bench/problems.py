@@ -1,0 +1,80 @@
+"""What is measured: a problem with the numbers that follow from it alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from kronsparse.chains import Pattern
+
+DTYPES = ("f32", "f16", "bf16")
+LAYOUTS = ("batch_first", "batch_last")
+MODES = ("fp32", "ieee", "tf32")  # of f32
+ITEM_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A product, in all the modes that are contested at once.
+
+    >>> problem = Problem("f32", "batch_first", Pattern(2, 8, 4, 3), 100, ("fp32", "ieee"))
+    >>> problem.text("ieee")
+    'f32 ieee batch_first B=100 2x8x4x3'
+    """
+
+    dtype: str
+    layout: str
+    pattern: Pattern
+    batch: int
+    modes: tuple[str, ...] = ("",)  # "" where the dtype has none
+
+    def text(self, mode: str = "") -> str:
+        """The text form every part of kronsparse reads; the default mode goes without saying."""
+        words = [self.dtype, mode if mode != "fp32" else "", self.layout]
+        return " ".join([*filter(None, words), f"B={self.batch}", str(self.pattern)])
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Of x and of y."""
+        rows, cols = self.pattern.rows, self.pattern.cols
+        if self.layout == "batch_first":
+            return (self.batch, cols), (self.batch, rows)
+        return (cols, self.batch), (rows, self.batch)
+
+    @property
+    def operand_bytes(self) -> tuple[int, int]:
+        """Of x and of y."""
+        size = ITEM_BYTES[self.dtype]
+        x_shape, y_shape = self.shapes
+        return math.prod(x_shape) * size, math.prod(y_shape) * size
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of the values."""
+        return self.pattern.nnz * ITEM_BYTES[self.dtype]
+
+    @property
+    def moved_bytes(self) -> float:
+        """Of x, y and the values, each once."""
+        return float(sum(self.operand_bytes) + self.weight_bytes)
+
+    @property
+    def flops(self) -> float:
+        """Of all products, two for each."""
+        return 2.0 * self.batch * self.pattern.nnz
+
+    def fields(self, mode: str = "") -> dict[str, Any]:
+        """Its part of a row of the results file."""
+        return {
+            "problem": self.text(mode),
+            "layout": self.layout,
+            "pattern": str(self.pattern),
+            "batch": self.batch,
+            "dtype": self.dtype,
+            "mode": mode,
+            "h": self.pattern.h,
+            "sparsity": 1.0 - self.pattern.density,
+            "flops": self.flops,
+            "bytes": self.moved_bytes,
+        }

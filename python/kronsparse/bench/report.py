@@ -1,0 +1,112 @@
+"""Makes a report of results files: one HTML page that needs no network, the same in Markdown, and a CSV.
+
+kronsparse-bench report results/h200-*.jsonl --output docs/report    report.html, report.md, report.csv
+kronsparse-bench report results/grid.jsonl --summary                 only the verdict, to the terminal
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from kronsparse.bench import own_sections, paper_sections
+from kronsparse.bench.dataset import collect, family_of, kinds, latest, mode_of
+from kronsparse.bench.document import Document, Section, to_html, to_markdown
+from kronsparse.bench.energy_section import energy
+from kronsparse.bench.results import Row, last_run, read_files
+from kronsparse.bench.verdict import small_sections, summary, target_sections, targets_of
+
+CSV_COLUMNS = (
+    *("record", "dtype", "mode", "layout", "batch", "pattern", "contender", "spelling", "implementation"),
+    *(
+        "status",
+        "reason",
+        "median_s",
+        "q1_s",
+        "q3_s",
+        "runs",
+        "calls",
+        "floor_s",
+        "floor_bound",
+        "predicted_s",
+    ),
+    *("error", "h", "sparsity", "bytes", "flops", "joules", "watts", "idle_w", "bound_s"),
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `report`."""
+    parser.add_argument("results", type=Path, nargs="+", help="files that `run` wrote")
+    parser.add_argument(
+        "--output", type=Path, default=Path("report"), help="without its ending (default report)"
+    )
+    parser.add_argument("--title", help="default: the name of the device")
+    parser.add_argument("--summary", action="store_true", help="only print the verdict on the targets")
+
+
+def build(rows: Sequence[Row], title: str | None = None) -> Document:
+    """The report as a document."""
+    run = last_run(rows)
+    measured = collect(rows)
+    found = kinds(measured)
+    hardware = run["machine"].get("gpu", run["machine"]["cpu"])
+    main = [kind for kind in found if kind[1] in ("", "fp32")]  # what the paper's tables are about
+    sections: list[Section | None] = []
+    if found:
+        sections.append(own_sections.overview(rows, measured, found))
+        for kind in main:
+            sections.append(paper_sections.win_rates(measured, *kind))
+        for kind in main:
+            sections.append(paper_sections.sparsity_bins(measured, *kind))
+        sections += [
+            paper_sections.regression(measured, main),
+            paper_sections.speedup_by_h(measured, main),
+            paper_sections.speedup_by_size(measured, main),
+            paper_sections.first_over_last(measured, main),
+        ]
+    sections += [paper_sections.permutation_share(measured), energy(rows)]
+    if found:
+        sections.append(own_sections.floor_distance(measured, found))
+        sections.append(own_sections.where_we_lose(measured, found))
+    sections += small_sections(rows)
+    if found and targets_of(run):
+        sections += target_sections(rows, measured)
+    if found:
+        sections.append(own_sections.predictions(measured, found))
+    sections.append(own_sections.failures(measured))
+    if found:
+        sections.append(own_sections.every_problem(measured, found))
+    return Document(title or f"kronsparse on {hardware}", [one for one in sections if one is not None])
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """Every row, of which several runs wrote one the last, with the names of today."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for record in ("row", "small", "energy"):
+        for row in latest(rows, record):
+            writer.writerow({**row, "contender": family_of(row), "mode": mode_of(row)})
+    return text.getvalue()
+
+
+def main(options: argparse.Namespace) -> int:
+    """Writes the three files, or prints the verdict; 0."""
+    rows = read_files(options.results)
+    if options.summary:
+        print("\n".join(summary(rows)))
+        return 0
+    document = build(rows, options.title)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    for ending, text in (
+        (".html", to_html(document)),
+        (".md", to_markdown(document)),
+        (".csv", to_csv(rows)),
+    ):
+        path = options.output.with_name(options.output.name + ending)
+        path.write_text(text)
+        print(path)
+    return 0

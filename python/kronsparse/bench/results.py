@@ -1,0 +1,84 @@
+"""The results file: one JSON object a line, only ever appended to.
+
+Records: `run` (machine, versions, commit, ceilings), `row` (one contender on one problem), `small` (the same
+for small batches), `energy`, `done` (contenders of a problem that need not be repeated), `left_out`, `end`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from kronsparse.bench.machine import REPOSITORY
+
+Row = dict[str, Any]
+OURS = "kronsparse"
+
+
+def default_path(suite: str, hardware: str) -> Path:
+    """A new file under results/ of the repository, or of the current folder outside of one."""
+    named = (re.sub(r"\(r\)|\(tm\)|cpu|@.*", "", hardware.lower()), Path(suite).stem.lower())
+    slug = "-".join(re.sub(r"[^a-z0-9]+", "-", name).strip("-")[:40] for name in named)
+    folder = (REPOSITORY or Path.cwd()) / "results"
+    return folder / f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The records of a file; what a killed run left of its last line is no record."""
+    rows = []
+    for line in path.read_text().splitlines():
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return rows
+
+
+def read_files(paths: Iterable[Path]) -> list[Row]:
+    """The records of several files, one after the other."""
+    return [row for path in paths for row in read_rows(path)]
+
+
+def last_run(rows: Iterable[Row]) -> Row:
+    """The record of the last run; without one this is no results file."""
+    runs = [row for row in rows if row.get("record") == "run"]
+    if not runs:
+        raise ValueError("no record of a run: this is no file of kronsparse-bench")
+    return runs[-1]
+
+
+class Results:
+    """A file being written, with what was in it before."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.rows: list[Row] = read_rows(path) if path.exists() else []
+        if path.exists() and path.stat().st_size and not path.read_bytes().endswith(b"\n"):
+            with path.open("a") as file:
+                file.write("\n")
+
+    def add(self, record: str, **fields: object) -> None:
+        """Appends one record."""
+        self.add_rows([{"record": record, **fields}])
+
+    def add_rows(self, rows: Iterable[Row]) -> None:
+        """Appends records, in one write."""
+        added = list(rows)
+        self.rows += added
+        with self.path.open("a") as file:
+            file.write("".join(json.dumps(row) + "\n" for row in added))
+
+    def done(self, suite_kind: str) -> set[tuple[str, str]]:
+        """(problem, contender) of everything that was measured before, in this kind of measurement."""
+        return {
+            (problem, contender)
+            for row in self.rows
+            if row["record"] == "done" and row.get("kind") == suite_kind
+            for problem in row["problems"]
+            for contender in row["contenders"]
+        }

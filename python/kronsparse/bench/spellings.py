@@ -1,0 +1,144 @@
+"""PyTorch's ways to multiply by a Kronecker-sparse matrix: the paper's, and their best spellings.
+
+A spelling prepares its weights once from the (a,b,c,d) values and returns the product: a function of x, and
+of a y it may write its result to. The product returns a contiguous tensor shaped like y, which is y itself
+wherever PyTorch lets the caller choose the output.
+
+The paper's own are those of `kronsparse.torch`; variants of them are in `variants`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kronsparse.chains import Pattern
+
+with warnings.catch_warnings():
+    # The benchmark reaches the kernels through the C API, and torch's operators need not be built.
+    warnings.simplefilter("ignore", RuntimeWarning)
+    from kronsparse.torch.backends import STEPS, Steps
+
+# True, and no news to a reader of benchmarks.
+warnings.filterwarnings("ignore", message=".*is in beta state")
+
+Product = Callable[[Tensor, Tensor], Tensor]
+Prepare = Callable[[Tensor], Product]
+
+
+def _always(_: Pattern) -> bool:
+    return True
+
+
+def _nnz(pattern: Pattern) -> int:
+    return pattern.nnz
+
+
+def _entries(pattern: Pattern) -> int:
+    return pattern.rows * pattern.cols
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """One way to write one competitor."""
+
+    family: str  # what the result tables call it: bmm, einsum, ...
+    name: str
+    layout: str
+    prepare: Prepare
+    applies: Callable[[Pattern], bool] = _always
+    weights: Callable[[Pattern], int] = _nnz  # how many it multiplies each sample by, zeros included
+    per_block: bool = False  # makes a·d calls or more: not for a GPU
+
+
+def paper_weights(family: str, values: Tensor) -> Tensor:
+    """What one of the paper's competitors prepares of the values."""
+    return STEPS[family].prepare(values)
+
+
+def _of_steps(steps: Steps, layout: str) -> Prepare:
+    def prepare(values: Tensor) -> Product:
+        pattern, weights = Pattern(*values.shape), steps.prepare(values)
+        return lambda x, y: steps.multiply(x, weights, pattern, layout).contiguous()
+
+    return prepare
+
+
+def _compiled(steps: Steps, layout: str) -> Prepare:
+    def prepare(values: Tensor) -> Product:
+        pattern, weights = Pattern(*values.shape), steps.prepare(values)
+
+        def multiply(x: Tensor, w: Tensor) -> Tensor:
+            return steps.multiply(x, w, pattern, layout).contiguous()
+
+        # PyTorch compiles a function for eight shapes, then gives up and interprets it: forget the others.
+        torch._dynamo.reset()
+        compiled = torch.compile(multiply, dynamic=False)
+        return lambda x, y: compiled(x, weights)
+
+    return prepare
+
+
+def _ksmm(layout: str) -> Prepare:
+    """The paper's own kernel, where its package is installed."""
+
+    def prepare(values: Tensor) -> Product:
+        from ksmm_py.layer.kronecker_sparse.interface import (  # type: ignore[import-not-found]
+            KSLinear,
+        )
+
+        layer = KSLinear(
+            [tuple(values.shape)],
+            weights=[values],
+            bias=False,
+            algo="kernel",
+            dtype=values.dtype,
+            bs_last=layout == "batch_last",
+            device=values.device,
+        )
+
+        def product(x: Tensor, y: Tensor) -> Tensor:
+            with torch.no_grad():
+                result: Tensor = layer(x)
+            return result
+
+        return product
+
+    return prepare
+
+
+@functools.cache
+def _known() -> list[Spelling]:
+    from kronsparse.bench.variants import VARIANTS
+
+    known = []
+    for layout in ("batch_first", "batch_last"):
+        for family, steps in STEPS.items():
+            weights = _entries if family == "dense" else _nnz
+            known.append(Spelling(family, family, layout, _of_steps(steps, layout), weights=weights))
+        known += [one for one in VARIANTS if one.layout == layout]
+        known.append(Spelling("compiled", "bmm compiled", layout, _compiled(STEPS["bmm"], layout)))
+        einsum = _compiled(STEPS["einsum"], layout)
+        known.append(Spelling("compiled-einsum", "einsum compiled", layout, einsum))
+        if importlib.util.find_spec("ksmm_py") is not None:
+            known.append(Spelling("ksmm", "ksmm", layout, _ksmm(layout)))
+    return known
+
+
+# In the order in which they are tried: the quick ones first, so that hopeless ones are seen to be so.
+FAMILIES = (
+    *("bmm", "einsum", "strided", "transposing", "blocks", "dense", "bsr", "sparse"),
+    *("compiled", "compiled-einsum", "ksmm"),
+)
+
+
+def spellings_for(layout: str, pattern: Pattern, families: Sequence[str]) -> list[Spelling]:
+    """Of these families, as far as they apply to the pattern."""
+    fitting = [one for one in _known() if one.layout == layout and one.applies(pattern)]
+    return [one for family in FAMILIES if family in families for one in fitting if one.family == family]

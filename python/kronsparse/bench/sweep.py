@@ -1,0 +1,269 @@
+"""A run: the problems of a suite one after the other, the rows to the results file, until the time is up."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
+
+import torch
+
+from kronsparse.bench import machine
+from kronsparse.bench.arena import Arena
+from kronsparse.bench.ceilings import Ceilings
+from kronsparse.bench.contest import Table, first_line, hold_contest
+from kronsparse.bench.devices import Device, open_device
+from kronsparse.bench.devices import machine as hardware_of
+from kronsparse.bench.energy import open_meter
+from kronsparse.bench.energy_contest import hold_energy_contest, idle_watts
+from kronsparse.bench.library import Library, find_library
+from kronsparse.bench.options import clock
+from kronsparse.bench.problems import Problem
+from kronsparse.bench.results import OURS, Results, Row, default_path, last_run
+from kronsparse.bench.small_batch import hold_small_contest
+from kronsparse.bench.suites import PAPER_BATCH, Suite, representative
+from kronsparse.bench.timing import Effort
+from kronsparse.bench.verdict import summary
+
+BUSY_LOAD = 0.5  # running threads of others that no benchmark should stand
+STEADY = 1.1  # a larger change of the ceilings during a run spoils it
+SILENCE_S = 20.0  # between lines of progress, where nobody watches
+SMALLEST_BATCH = 49  # what the paper's batch can be halved to
+CPU_TARGETS_EFFORT = Effort(run_s=20e-3, total_s=0.18, fewest=9, most=9)
+Hold = Callable[[Problem, Sequence[str]], list[Row]]
+
+
+def say(text: str) -> None:
+    """To whoever watches; results go to the file, the verdict to the output."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def cpu_batch(problem: Problem, ceilings: Ceilings, floor_s: float, memory_bytes: float) -> int:
+    """The paper's batch, halved or doubled until the floor in f32 is near this; other machines of the same
+    speed come to the same batch."""
+
+    def per_batch(batch: int) -> tuple[float, float]:
+        trial = Problem("f32", problem.layout, problem.pattern, batch)
+        return ceilings.floor(trial)[0], 3.0 * sum(trial.operand_bytes)
+
+    batch = PAPER_BATCH
+    while batch > SMALLEST_BATCH and (
+        per_batch(batch)[0] > 1.5 * floor_s or per_batch(batch)[1] > 0.9 * memory_bytes
+    ):
+        batch //= 2
+    while per_batch(batch)[0] < 0.75 * floor_s and per_batch(2 * batch)[1] < 0.9 * memory_bytes:
+        batch *= 2
+    return batch
+
+
+def plan_problems(
+    options: argparse.Namespace, suite: Suite, device: Device, ceilings: Ceilings
+) -> list[Problem]:
+    """The problems in the order they are taken: any beginning is spread over all patterns."""
+    if suite.problems:
+        return list(suite.problems)[: options.limit]
+    dtypes = options.dtypes or (["f32"] if device.name == "cpu" and suite.kind == "time" else suite.dtypes)
+    fitted = device.name == "cpu" and suite.kind != "small" and not options.batch
+    problems = []
+    for chosen in representative(suite.patterns)[: options.limit]:
+        for pattern in [chosen, *([suite.companion(chosen)] if suite.companion else [])]:
+            for dtype in dtypes:
+                for layout in options.layouts or suite.layouts:
+                    for batch in [options.batch] if options.batch else suite.batches:
+                        modes = tuple(options.modes) if dtype == "f32" else ("",)
+                        problem = Problem(dtype, layout, pattern, batch, modes)
+                        if fitted:
+                            wanted = cpu_batch(problem, ceilings, suite.cpu_floor_s, device.memory_bytes)
+                            problem = Problem(dtype, layout, pattern, wanted, modes)
+                        problems.append(problem)
+    return problems
+
+
+def progress_line(rows: Sequence[Row]) -> str:
+    """One contest in a line: ours and the best of the others, in floors; and what went wrong."""
+    timed = [row for row in rows if row["status"] == "ok"]
+    theirs = sorted((row for row in timed if row["contender"] != OURS), key=lambda row: row["median_s"])
+    parts = [f"{rows[0]['problem']:<42} floor {rows[0]['floor_s'] * 1e3:8.4f} ms"]
+    for row in [row for row in timed if row["contender"] == OURS]:
+        how = " ".join(filter(None, (row["implementation"], row["mode"])))
+        parts.append(f"ours {row['median_s'] / row['floor_s']:6.2f} ({how})")
+    parts += [f"torch {row['median_s'] / row['floor_s']:6.2f} ({row['spelling']})" for row in theirs[:1]]
+    parts += [f"{row['joules']:.3g} J ({row['contender']})" for row in timed if "joules" in row]
+    parts += [f"{row['status'].upper()} {row['spelling']}: {row['reason']}" for row in rows if _failed(row)]
+    return "  ".join(parts)
+
+
+def _failed(row: Row) -> bool:
+    return bool(row["status"] == "wrong" or (row["status"] != "ok" and row["contender"] == OURS))
+
+
+class Progress:
+    """Says how far it is and how long it will take: each problem on a terminal, else now and then."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._watched = total, sys.stderr.isatty()
+        self._begun = self._said = time.monotonic()
+
+    def tell(self, done: int, rows: Sequence[Row]) -> None:
+        """After a problem."""
+        now = time.monotonic()
+        left = f"left {clock((now - self._begun) / done * (self._total - done))}"
+        if rows and (self._watched or any(map(_failed, rows))):
+            say(f"[{done:4}/{self._total}] {progress_line(rows)}  {left}")
+        elif now - self._said > SILENCE_S or done == self._total:
+            say(f"[{done:4}/{self._total}] {left}")
+            self._said = now
+
+
+def run_problems(
+    problems: Sequence[Problem],
+    families: Sequence[str],
+    results: Results,
+    kind: str,
+    deadline: float,
+    hold: Hold,
+) -> int:
+    """Contests what was not contested before, until the deadline; how many problems are left."""
+    before = results.done(kind)
+    left = []
+    for problem in problems:
+        texts = [problem.text(mode) for mode in problem.modes]
+        missing = [name for name in families if any((text, name) not in before for text in texts)]
+        if missing:
+            left.append((problem, texts, missing))
+    if len(left) < len(problems):
+        say(f"{len(problems) - len(left)} of {len(problems)} problems were done before")
+    progress, begun = Progress(len(left)), time.monotonic()
+    for done, (problem, texts, missing) in enumerate(left):
+        now = time.monotonic()
+        if now + (now - begun) / max(1, done) > deadline:
+            say(f"budget spent: {len(left) - done} of {len(left)} problems left out")
+            return len(left) - done
+        try:
+            rows = hold(problem, missing)
+        except torch.OutOfMemoryError as error:
+            results.add("left_out", problem=problem.text(), reason=first_line(error))
+            say(f"left out: {problem.text()}: {first_line(error)}")
+            continue
+        ended = {"record": "done", "kind": kind, "problems": texts, "contenders": missing}
+        results.add_rows([*rows, ended])
+        progress.tell(done + 1, rows)
+    return 0
+
+
+def _too_large(problem: Problem, families: Sequence[str]) -> list[Row]:
+    reason = {"status": "skipped", "reason": "x, y and a permuted copy of each would not fit in memory"}
+    return [
+        {"record": "row", **problem.fields(mode), "contender": name, "spelling": name, **reason}
+        for mode in problem.modes
+        for name in families
+    ]
+
+
+def _record_run(
+    results: Results,
+    options: argparse.Namespace,
+    device: Device,
+    hardware: dict[str, object],
+    library: Library,
+) -> Ceilings:
+    """Measures the ceilings and writes down where and with what this run is made."""
+    load = machine.load()
+    ceilings = Ceilings.measure(device)
+    versions = {
+        "kronsparse": library.version,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "python": platform.python_version(),
+    }
+    results.add(
+        "run",
+        suite=options.suite,
+        device=device.name,
+        threads=options.threads if device.name == "cpu" else None,
+        machine=hardware,
+        versions=versions,
+        commit=machine.commit(),
+        ceilings=asdict(ceilings),
+        load=load,
+        options=machine.arguments(),
+    )
+    say(f"rows to {results.path}; {ceilings}")
+    if device.name == "cpu" and load > BUSY_LOAD:
+        say(f"load {load:.1f} in the last minute: if other work goes on, the numbers will be worthless")
+    return ceilings
+
+
+def _earlier_ceilings(results: Results, hardware: str) -> Ceilings | None:
+    """Of the run that this one goes on with, which must be of the same device."""
+    if not results.rows:
+        return None
+    run = last_run(results.rows)
+    before = str(run["machine"].get("gpu") or run["machine"]["cpu"])
+    if before != hardware:
+        raise ValueError(f"--output {results.path} holds results of {before}, and this is {hardware}")
+    return Ceilings.of_record(run)
+
+
+def _holder(
+    options: argparse.Namespace,
+    kind: str,
+    device: Device,
+    ceilings: Ceilings,
+    library: Library,
+    problems: Sequence[Problem],
+) -> Hold:
+    """What is done with one problem in this kind of measurement."""
+    if kind == "small":
+        return partial(hold_small_contest, device, ceilings, library, options.impl)
+    effort = CPU_TARGETS_EFFORT if options.suite == "cpu-targets" else None
+    table = Table(Arena(device, problems), ceilings, library, options.impl, effort)
+    if kind == "time":
+        return partial(hold_contest, table)
+    meter = open_meter(device.name, device.uuid)
+    idle_w = idle_watts(meter, device)
+    say(f"idle {idle_w:.1f} W by {meter.name}")
+    return partial(hold_energy_contest, table, meter, idle_w, options.windows)
+
+
+def sweep(options: argparse.Namespace) -> int:
+    """Everything a `run` does after its options are read."""
+    suite: Suite = options.suite_found
+    kind = suite.kind
+    device = open_device(options.device)
+    if device.name == "cpu":
+        torch.set_num_threads(options.threads)
+    library = Library(find_library(options.library))
+    if kind == "energy":
+        open_meter(device.name, device.uuid)  # refuses before anything is measured
+    hardware = hardware_of(device)
+    named = str(hardware.get("gpu") or hardware["cpu"])
+    results = Results(options.output or default_path(options.suite, named))
+    earlier = _earlier_ceilings(results, named)
+    ceilings = _record_run(results, options, device, hardware, library)
+
+    usual = suite.cpu_contenders if device.name == "cpu" and suite.cpu_contenders else suite.contenders
+    families = [OURS if name == "ours" else name for name in options.competitors or usual]
+    # A run that goes on must come to the same batches as before.
+    problems = plan_problems(options, suite, device, earlier or ceilings)
+    fitting = [problem for problem in problems if Arena.fits(device, problem)]
+    results.add_rows(row for one in problems if one not in fitting for row in _too_large(one, families))
+
+    deadline = options.begun + options.budget
+    hold = _holder(options, kind, device, ceilings, library, fitting)
+    done_as = " ".join(filter(None, (kind, options.impl)))  # forced implementations are measured apart
+    run_problems(fitting, families, results, done_as, deadline, hold)
+
+    again = Ceilings.measure(device, runs=3)
+    results.add("end", ceilings=asdict(again), seconds=time.monotonic() - options.begun)
+    drift = max(
+        again.gemm_rate("f32") / ceilings.gemm_rate("f32"), ceilings.gemm_rate("f32") / again.gemm_rate("f32")
+    )
+    if drift > STEADY:
+        say(f"the machine was not steady (its GEMM rate changed by {drift:.2f}x): do not trust these numbers")
+    print("\n".join(summary(results.rows)))
+    return 0

@@ -1,0 +1,47 @@
+"""The speeds this project promises, and whether results keep the promise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+# The bound on small batches: a launch, and one and a half times the reading of the weights.
+LAUNCH_S, WEIGHT_FACTOR = 2.5e-6, 1.5
+
+
+def small_batch_bound(weights_s: float) -> float:
+    """What a small batch may take where its weights take so long to read once."""
+    return LAUNCH_S + WEIGHT_FACTOR * weights_s
+
+
+@dataclass(frozen=True)
+class Target:
+    """Of one dtype, mode and layout, over all patterns."""
+
+    floors: float  # the median of time / floor may be at most this
+    wins: dict[str, float] = field(default_factory=dict)  # by rival: the share of patterns that must be won
+    speedups: dict[str, float] = field(default_factory=dict)  # by rival: the least median
+
+
+EAGER = "best of bmm, einsum, dense"
+ANYONE = "best of PyTorch"
+_HALF_FIRST = Target(2.3, {EAGER: 0.92}, {EAGER: 2.2, "compiled": 1.4})
+_HALF_LAST = Target(1.8, {EAGER: 0.92, "strided": 0.65}, {EAGER: 2.2})
+# By dtype, mode, layout.
+GPU_TARGETS = {
+    ("f16", "", "batch_first"): _HALF_FIRST,
+    ("bf16", "", "batch_first"): _HALF_FIRST,
+    ("f16", "", "batch_last"): _HALF_LAST,
+    ("bf16", "", "batch_last"): _HALF_LAST,
+    ("f32", "fp32", "batch_first"): Target(1.3, {EAGER: 0.95}, {EAGER: 1.8}),
+    ("f32", "fp32", "batch_last"): Target(1.1, {EAGER: 0.95, "strided": 0.8}, {EAGER: 1.8}),
+    ("f32", "ieee", "batch_first"): Target(1.8, {EAGER: 0.85}),
+    ("f32", "ieee", "batch_last"): Target(1.35, {EAGER: 0.85}),
+}
+CPU_TARGETS = {
+    ("f32", "fp32", "batch_first"): Target(1.6, speedups={ANYONE: 2.0}),
+    ("f32", "fp32", "batch_last"): Target(1.35, speedups={ANYONE: 1.2}),
+}
+# On a CPU no pattern may be slower than PyTorch by more than this, and halves no slower than f32 but for
+# what two medians of the same code differ by.
+CPU_LOWEST_SPEEDUP = 0.8
+CPU_HALF_NOISE = 1.05

@@ -1,0 +1,88 @@
+"""Advice on chains: what is proposed, its order, and how measurements change it."""
+
+import pytest
+from bench_helpers import row
+from kronsparse.bench.__main__ import main
+from kronsparse.bench.advise import Experience, Layer, advise, parameters
+from kronsparse.bench.proposals import Proposal, proposals, two_factors
+from kronsparse.chains import Pattern, checked, monarch
+
+LAYER = Layer(1024, 1024, "f32", "fp32", "batch_first", 100)
+
+
+def by_flops(problem):
+    """A model in which only products count, and small blocks cost a little more."""
+    pattern = Pattern.parse(problem.split()[-1])
+    return pattern.nnz * (1 + pattern.h)
+
+
+def test_proposals_fit_the_layer_and_the_parameters():
+    found = list(proposals(1024, 256, 40_000))
+    assert len(found) > 20
+    for one in found:
+        checked(one.chain)
+        assert (one.chain[0].rows, one.chain[-1].cols) == (1024, 256)
+        assert one.parameters <= 40_000
+    assert any(one.name.startswith("low rank") for one in found)
+
+
+def test_numbers_of_a_proposal():
+    one = Proposal("monarch", monarch(64, 64))
+    assert one.parameters == 2 * 64 * 8 and one.density == pytest.approx(2 * 8 / 64)
+    assert one.rank == 64 and one.h == pytest.approx(0.25)
+    assert Proposal("", two_factors(64, 64, 2, 4)).rank == 8
+
+
+def test_the_fastest_comes_first_and_the_budget_is_used():
+    found = advise(LAYER, 200_000, by_flops)
+    assert [one.seconds for one in found] == sorted(one.seconds for one in found)
+    assert all(100_000 <= one.proposal.parameters <= 200_000 for one in found)
+    dense = 1024 * 1024 * (1 + 2 / 1024)
+    assert found[0].speedup == pytest.approx(dense / found[0].seconds)
+
+
+def test_of_equally_fast_chains_the_richest_comes_first():
+    found = advise(LAYER, 140_000, lambda problem: 1.0)
+    two = [one.proposal.rank for one in found if len(one.proposal.chain) == 2]
+    assert two == sorted(two, reverse=True) and two[0] == 1024
+
+
+def test_measurements_come_before_predictions():
+    before = advise(LAYER, 200_000, by_flops)
+    slow = before[0].proposal.chain[0]
+    text = f"f32 batch_first B=100 {slow}"
+    measured = row(str(slow), "kronsparse", 1e9, dtype="f32", layout="batch_first", problem=text)
+    experience = Experience.of([{**measured, "predicted_s": 1e9}])
+    after = advise(LAYER, 200_000, by_flops, experience)
+    assert slow not in after[0].proposal.chain
+    assert next(one for one in after if slow in one.proposal.chain).measured >= 1
+
+
+def test_a_model_that_is_off_is_corrected():
+    rows = [
+        row(pattern, "kronsparse", 3.0, dtype="f32", layout="batch_first", predicted_s=1.5)
+        for pattern in ("1x2x2x1", "1x4x4x1", "1x8x8x1")
+    ]
+    experience = Experience.of(rows)
+    assert experience.factors == {"f32 batch_first": 2.0}
+    plain, corrected = (advise(LAYER, 200_000, by_flops, known)[0] for known in (None, experience))
+    assert corrected.seconds == pytest.approx(2 * plain.seconds)
+    assert corrected.speedup == pytest.approx(plain.speedup)
+
+
+def test_budgets():
+    assert parameters("10%", 5000) == 500 and parameters("70", 5000) == 70
+    with pytest.raises(ValueError, match="neither a number nor a share"):
+        parameters("many", 5000)
+
+
+def test_the_command_asks_the_library(capsys):
+    options = ["--in", "256", "--out", "512", "--dtype", "f32", "--device", "cpu", "--parameters", "20%"]
+    assert main(["advise", *options, "--top", "3"]) == 0
+    printed = capsys.readouterr().out
+    assert (
+        "| chain | what | parameters | density | h | rank | predicted us | speed-up over dense |" in printed
+    )
+    assert len([line for line in printed.splitlines() if line.startswith("| 1x")]) == 3
+    assert main(["advise", *options[:4], "--device", "cpu", "--parameters", "1"]) == 1
+    assert "no chain for 512x256" in capsys.readouterr().err

@@ -1,0 +1,239 @@
+"""How the benchmark measures: answers, clocks, meters; a GPU and NVML are pretended."""
+
+import ctypes
+import math
+import time
+from types import SimpleNamespace
+from unittest import mock
+
+import pytest
+import torch
+from bench_helpers import CEILINGS, FakeNvml, pretend_gpu, shorten_windows
+from kronsparse.bench.answers import Checker, Errors, is_right, is_sound
+from kronsparse.bench.arena import Arena, draw_values
+from kronsparse.bench.contest import Contest, Table, hold_contest
+from kronsparse.bench.devices import CpuDevice, Rotation
+from kronsparse.bench.energy import EnergyUnavailableError, NvmlMeter, RaplMeter, open_meter
+from kronsparse.bench.energy_contest import hold_energy_contest, idle_watts, observe
+from kronsparse.bench.library import Library, find_library
+from kronsparse.bench.problems import Problem
+from kronsparse.bench.spellings import FAMILIES, spellings_for
+from kronsparse.bench.timing import interleaved
+from kronsparse.chains import Pattern
+
+PATTERN = Pattern(2, 3, 5, 4)
+PROBLEM = Problem("f32", "batch_first", PATTERN, 100, ("fp32",))
+
+
+# ---- answers ----
+
+
+@pytest.fixture
+def checked():
+    x = torch.randn(PROBLEM.shapes[0])
+    values = draw_values(PROBLEM, CpuDevice("cpu"))
+    checker = Checker(PROBLEM, x, values)
+    (einsum,) = spellings_for("batch_first", PATTERN, ["einsum"])
+    return checker, checker.errors_of_torch(), einsum.prepare(values)(x, torch.empty(PROBLEM.shapes[1]))
+
+
+def test_right(checked):
+    checker, allowed, y = checked
+    errors = checker.errors(y)
+    assert is_right(errors, allowed, "f32") and is_sound(errors, PROBLEM)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda y: y.add_(1e-4), lambda y: y[0, 3].add_(0.1), lambda y: y[50, 3].fill_(math.nan)],
+)
+def test_wrong(checked, spoil):
+    checker, allowed, y = checked
+    spoil(y)
+    errors = checker.errors(y)
+    assert not is_right(errors, allowed, "f32") and not is_sound(errors, PROBLEM)
+
+
+def test_less_exact_than_the_library():
+    halved = Errors(2e-4, 1e-4, True)
+    assert is_right(halved, halved, "f32")
+    assert not is_right(Errors(5e-4, 1e-4, True), halved, "f32")
+
+
+def test_plain_sums_may_be_off_by_the_root_of_their_length():
+    exact = Errors(1e-8, 1e-8, True)
+    assert not is_right(Errors(6e-7, 3e-7, True), exact, "f32")
+    assert is_right(Errors(6e-7, 3e-7, True), exact, "f32", plain_terms=1024)
+    assert not is_right(Errors(3e-6, 3e-7, True), exact, "f32", plain_terms=1024)
+
+
+@pytest.mark.parametrize("layout", ["batch_first", "batch_last"])
+@pytest.mark.parametrize("pattern", [PATTERN, Pattern(3, 4, 4, 1), Pattern(1, 8, 2, 3)])
+def test_every_spelling_computes_the_product(layout, pattern):
+    problem = Problem("f32", layout, pattern, 8)
+    x, values = torch.randn(problem.shapes[0]), torch.rand(pattern)
+    checker = Checker(problem, x, values)
+    found = spellings_for(layout, pattern, [name for name in FAMILIES if not name.startswith("compiled")])
+    assert {"bmm", "einsum", "dense", "sparse", "bsr", "strided"} <= {one.family for one in found}
+    for spelling in found:
+        try:
+            y = spelling.prepare(values)(x, torch.full(problem.shapes[1], math.nan))
+        except RuntimeError as error:
+            assert spelling.family in ("bsr", "sparse"), error  # not on every CPU
+            continue
+        assert y.shape == problem.shapes[1] and y.is_contiguous()
+        assert checker.errors(y).norm < 1e-6, f"{layout} {pattern} {spelling.name}"
+
+
+# ---- the clock of a GPU ----
+
+
+@pytest.fixture
+def pretended(monkeypatch):
+    return pretend_gpu(monkeypatch)
+
+
+def test_a_head_start_covers_the_launches(pretended):
+    slow = Rotation([lambda: time.sleep(2e-3) or torch.empty(0)])
+    pretended.seconds_of(slow)
+    assert slow.enqueue_s > 1e-3
+    before = pretended.sleeps[-1]
+    pretended.seconds_of(slow, 3)
+    assert pretended.sleeps[-1] > 10 * before
+
+
+def test_a_graph_captures_every_call_after_a_warm_up(pretended):
+    calls = [mock.Mock() for _ in range(5)]
+    assert pretended.replayable(calls)() == "replayed"
+    assert [call.call_count for call in calls] == [2, 2, 2, 1, 1]
+
+
+def test_a_gpu_describes_itself(pretended):
+    assert pretended.describe()["gpu"] == "Pretended" and pretended.uuid == "GPU-abc"
+
+
+def test_buffers_are_rotated_beyond_the_cache(pretended):
+    problem = Problem("f32", "batch_last", PATTERN, 64, ("fp32",))
+    arena = Arena(pretended, [problem])
+    operands = arena.operands(problem)
+    assert len(operands) * sum(problem.operand_bytes) > 3 * (1 << 16)
+    assert len({x.data_ptr() for x, _ in operands}) == len(operands)
+    assert abs(float(operands[0][0].std()) - 1) < 0.1  # standard normal
+    library = SimpleNamespace(plan=None, predict=None)
+    rows = hold_contest(Table(arena, CEILINGS, library), problem, ["bmm", "strided"])
+    assert min(row["runs"] for row in rows if row["status"] == "ok") >= 10
+
+
+def test_ours_runs_on_the_stream_of_the_moment(pretended, monkeypatch):
+    """A graph is captured on a stream of its own."""
+    problem = Problem("f32", "batch_last", PATTERN, 64, ("fp32",))
+    current, used = [7], []
+
+    class Plan:
+        implementation = "it"
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_): ...
+
+        def bind(self, x, y, stream):
+            return lambda: used.append(stream)
+
+    monkeypatch.setattr(pretended, "stream", lambda: current[0])
+    library = SimpleNamespace(plan=lambda *_: Plan(), predict=lambda *_: 1.0)
+    monkeypatch.setattr("kronsparse.bench.contest.is_right", lambda *_: True)
+    with Contest(Table(Arena(pretended, [problem]), CEILINGS, library), problem) as contest:
+        contest.enter(["kronsparse"])
+        assert set(used) == {7}
+        current[0] = 8
+        contest.contenders[0].call()
+        assert used[-1] == 8
+
+
+def test_calls_take_turns():
+    order = []
+    calls = [lambda: order.append("a"), lambda: order.append("b")]
+    timings = interleaved(
+        calls, [(1, 3), (2, 2)], lambda call, repeats: [call() for _ in range(repeats)] and 1.0
+    )
+    assert "".join(order) == "abbabba"
+    assert [timing.runs for timing in timings] == [3, 2]
+
+
+# ---- energy ----
+
+
+@pytest.fixture
+def short_windows(monkeypatch):
+    shorten_windows(monkeypatch)
+
+
+def test_nvml_counts_in_millijoules(short_windows):
+    meter = NvmlMeter(FakeNvml(), "GPU-x")
+    first = meter.joules()
+    time.sleep(0.1)
+    assert meter.joules() - first == pytest.approx(25, rel=0.2)
+    window = observe(meter, lambda: time.sleep(1e-4))
+    assert window.watts == pytest.approx(250, rel=0.15) and window.seconds >= 0.05
+
+
+def test_a_wrong_unit_is_noticed(short_windows):
+    device = CpuDevice("cpu")
+    assert idle_watts(NvmlMeter(FakeNvml(), "GPU-x"), device) == pytest.approx(250, rel=0.1)
+    with pytest.raises(EnergyUnavailableError, match="where the power of the moment is 250 W"):
+        idle_watts(NvmlMeter(FakeNvml(scale=1000), "GPU-x"), device)
+
+
+def test_a_gpu_without_a_counter_is_refused(monkeypatch):
+    with pytest.raises(EnergyUnavailableError, match="status 3"):
+        NvmlMeter(FakeNvml(status=3), "GPU-x")
+    with pytest.raises(EnergyUnavailableError, match="stands at zero"):
+        NvmlMeter(FakeNvml(scale=0), "GPU-x")
+    monkeypatch.setattr("kronsparse.bench.energy.NVML", "libno-such-library.so")
+    with pytest.raises(EnergyUnavailableError, match="cannot be loaded"):
+        open_meter("cuda:0")
+
+
+def test_a_counter_that_stands_still_is_refused(monkeypatch):
+    monkeypatch.setattr("kronsparse.bench.energy_contest.LONGEST_TICK_S", 0.02)
+    stuck = SimpleNamespace(joules=lambda: 1.0, name="it")
+    with pytest.raises(EnergyUnavailableError, match="has not moved"):
+        observe(stuck, lambda: None)
+
+
+def test_rapl_counts_in_microjoules_and_wraps(tmp_path):
+    with pytest.raises(EnergyUnavailableError, match="no RAPL counter"):
+        RaplMeter(tmp_path / "none")
+    for number, value in enumerate((100, 990_000_000)):
+        zone = tmp_path / f"intel-rapl:{number}"
+        zone.mkdir()
+        (zone / "energy_uj").write_text(f"{value}\n")
+        (zone / "max_energy_range_uj").write_text("1000000000\n")
+    meter = RaplMeter(tmp_path)
+    assert meter.joules() == 0
+    (tmp_path / "intel-rapl:0/energy_uj").write_text("3000100\n")  # 3 J
+    (tmp_path / "intel-rapl:1/energy_uj").write_text("1000000\n")  # 11 J, over the end
+    assert meter.joules() == pytest.approx(14)
+
+
+def test_joules_of_a_problem(short_windows):
+    problem = Problem("f32", "batch_last", PATTERN, 64, ("fp32",))
+    device = CpuDevice("cpu")
+    table = Table(Arena(device, [problem]), CEILINGS, Library(find_library()))
+    meter = NvmlMeter(FakeNvml(), "GPU-x")
+    rows = hold_energy_contest(table, meter, 80.0, 2, problem, ["kronsparse", "bmm"])
+    timed = [row for row in rows if row["status"] == "ok"]
+    assert [row["contender"] for row in timed] == ["kronsparse", "bmm"]
+    for row in timed:
+        assert row["record"] == "energy" and row["idle_w"] == 80.0 and row["windows"] == 2
+        assert row["watts"] == pytest.approx(250, rel=0.2) and row["window_s"] >= 0.05
+        # Nothing but this call ran, so its joules are the power times its time.
+        assert row["joules"] == pytest.approx(row["watts"] * row["loaded_call_s"], rel=0.05)
+        assert row["loaded_call_s"] == pytest.approx(row["median_s"], rel=9)
+
+
+def test_the_meter_reads_through_ctypes():
+    counted = ctypes.c_ulonglong()
+    FakeNvml().nvmlDeviceGetTotalEnergyConsumption(None, ctypes.byref(counted))
+    assert counted.value > 0

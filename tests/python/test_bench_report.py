@@ -1,0 +1,327 @@
+"""Reports, in every form; the page in a browser; comparisons; numbers in Markdown files."""
+
+import csv
+import html.parser
+import io
+import math
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from bench_helpers import row, run_record
+from kronsparse.bench import paper, report
+from kronsparse.bench.__main__ import main
+from kronsparse.bench.dataset import both_layouts, collect
+from kronsparse.bench.document import to_html, to_markdown
+from kronsparse.bench.number_tables import TABLES
+from kronsparse.bench.numbers import filled
+from kronsparse.bench.plots import Box
+from kronsparse.bench.results import read_files
+from kronsparse.bench.statistics import log_regression, median, wins
+from kronsparse.bench.suites import SUITES
+from kronsparse.bench.verdict import summary
+from kronsparse.chains import Pattern
+
+SOURCE = Path(os.environ.get("KRONSPARSE_SOURCE", Path(__file__).parents[2]))
+GPU_FILES = sorted((SOURCE / "results").glob("h200-c4a58dc-*.jsonl"))
+FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000", "--dump-dom")
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+
+
+def made_up_rows():
+    """Every kind of record: two layouts, two dtypes, a loss, a wrong answer, energy, small batches."""
+    rows = [run_record()]
+    patterns = [str(one) for one in SUITES["sample"].patterns[:24]] + ["1x64x64x8", "8x64x64x1"]
+    for dtype in ("f32", "f16"):
+        for layout in ("batch_first", "batch_last"):
+            for place, text in enumerate(patterns):
+                pattern = Pattern.parse(text)
+                bmm = 2.0 + 20 * pattern.h + (layout == "batch_first") + (pattern.d > 1)
+                common = {"dtype": dtype, "layout": layout}
+                ours = 5.0 if place == 3 else 1.5
+                rows += [
+                    row(text, "kronsparse", ours, predicted_s=1.2 * ours, **common),
+                    row(text, "bmm", bmm, **common),
+                    row(text, "einsum", 2 * bmm, **common),
+                    row(text, "dense", 0.0, **common, status="skipped", reason="its weights would take 9 GB"),
+                ]
+    rows.append({**row("1x48x48x6", "strided", 1.0), "status": "wrong", "reason": "error 1"})
+    for name, joules in (("kronsparse", 0.8), ("bmm", 1.0)):
+        energy = row("1x64x64x8", name, 1.0, dtype="f32", record="energy", joules=joules, idle_w=75.0)
+        rows.append(energy)
+    for name, seconds in (("kronsparse", 3e-6), ("bmm", 5e-6)):
+        small = {"record": "small", "weights_s": 1e-6, "bound_s": 4e-6}
+        rows.append(row("64x64x64x1", name, seconds, **small))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(to_html(report.build(made_up_rows())))
+    return path
+
+
+WANTED = (
+    *("Overview", "Win rates, f32 fp32", "Win rates, f16", "Sparsity bins, f32 fp32"),
+    *("Regression of log speed-up on log density and log h", "Speed-up against h(b,c)"),
+    *("Speed-up against size", "batch_first over batch_last", "Permutation share of bmm", "Energy"),
+    *("Distance to the floor", "Where we lose", "Small batches, microseconds", "Failures"),
+    *("Predictions of the cost model", "Every problem, times over the floor", "f16 batch_first"),
+)
+
+
+class Reader(html.parser.HTMLParser):
+    """Titles, counts of elements, and everything that a page would fetch."""
+
+    def __init__(self):
+        super().__init__()
+        self.titles, self.counts, self.fetched, self._in_title = [], {}, [], False
+
+    def handle_starttag(self, tag, attributes):
+        self.counts[tag] = self.counts.get(tag, 0) + 1
+        self._in_title = tag == "h2"
+        for name, value in attributes:
+            if name in ("src", "href") and not (value or "").startswith("#"):
+                self.fetched.append(value)
+
+    def handle_data(self, data):
+        if self._in_title:
+            self.titles.append(data)
+            self._in_title = False
+
+
+def test_the_page_has_everything_and_fetches_nothing(page):
+    reader = Reader()
+    reader.feed(page.read_text())
+    assert [title for title in WANTED if title not in reader.titles] == []
+    assert reader.fetched == [] and "@import" not in page.read_text() and "url(" not in page.read_text()
+    assert reader.counts["svg"] >= 8 and reader.counts["table"] >= 15
+    assert "@media print" in page.read_text()
+
+
+def test_the_markdown_has_the_same(page):
+    text = to_markdown(report.build(made_up_rows()))
+    for title in WANTED:
+        assert f"## {title}\n" in text
+    assert "| f32 | 72 % | 15 % |" not in text  # the mode is named
+    assert "| f32 fp32 | 72 % | 15 % | 100 % | 20 % | 1 |" in text
+    assert "| 99.48 - 99.93 % | 100.0 % | 1.84 | 0.91 | 102 |" in text
+    assert "wrong: f16 batch_last B=8 1x48x48x6: strided: error 1" in text
+    lost = re.search(r"## Where we lose\n\n(.*?)\n## ", text, re.DOTALL)[1]
+    assert "1x64x64x32" in lost and "1x96x96x64" not in lost
+
+
+def table_of(text, title):
+    """The cells of the first table under a title."""
+    section = text.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in rows]
+
+
+def test_the_numbers_in_the_tables():
+    text = to_markdown(report.build(made_up_rows()))
+    won = {tuple(cells[:2]): cells[4:] for cells in table_of(text, "Win rates, f32 fp32")[1:]}
+    ours = "kronsparse < min {bmm, einsum, bsr, dense, sparse}"
+    assert won[ours, "batch_last"][0] == "96.2 %" and won[ours, "batch_last"][2] == "26"  # 25 of 26
+    assert won["bmm < min {einsum, bsr, dense, sparse}", "batch_first"][:2] == ["100.0 %", "2.00"]
+    counted = sum(int(cells[-1]) for cells in table_of(text, "Sparsity bins, f32 fp32")[1:])
+    assert counted == sum(Pattern.parse(one["pattern"]).density < 1 for one in made_up_rows()[1:104:4])
+    # bmm takes 3.625 s on 1x64x64x8 and 2.625 s on 8x64x64x1.
+    shares = {tuple(cells[:2]): cells[3] for cells in table_of(text, "Permutation share of bmm")[1:3]}
+    assert shares["f32", "batch_last"] == "28 %"
+    ratios = {tuple(cells[:2]): cells[3] for cells in table_of(text, "batch_first over batch_last")[1:4]}
+    assert ratios["f32 fp32", "kronsparse"] == "1.00" and float(ratios["f32 fp32", "bmm"]) > 1.2
+    predicted = table_of(text, "Predictions of the cost model")
+    assert predicted[1][2:6] == ["1.20", "1.20", "1.20", "100 %"]
+    by_size = text.split("**ours over bmm, f32 fp32.**", 1)[1].split("\n\n")[1].splitlines()[2:]
+    assert all(float(line.split("|")[3]) > 1.3 for line in by_size)  # medians: how much faster ours is
+
+
+def test_boxes_are_the_paper_s():
+    assert Box.of(range(101)) == Box(5, 25, 50, 75, 95)
+
+
+def test_the_csv_has_every_row():
+    rows = list(csv.DictReader(io.StringIO(report.to_csv(made_up_rows()))))
+    assert len(rows) == 2 * 2 * 26 * 4 + 1 + 2 + 2
+    assert {one["record"] for one in rows} == {"row", "small", "energy"}
+    assert {one["status"] for one in rows} == {"ok", "skipped", "wrong"}
+
+
+def test_the_page_in_a_browser(page):
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        pytest.skip(f"needs one of {', '.join(BROWSERS)}")
+    script = """
+    <script>
+      const table = document.querySelector("#where-we-lose table"), header = table.querySelectorAll("th")[1];
+      header.click();
+      const texts = [...table.tBodies[0].rows].map(row => parseFloat(row.cells[1].textContent));
+      document.body.dataset.sorted = String(texts.every((value, at) => !at || texts[at - 1] >= value));
+      document.body.dataset.direction = header.getAttribute("aria-sort");
+      document.body.dataset.drawn = String([...document.querySelectorAll("svg")].every(
+        svg => svg.getBoundingClientRect().height > 100));
+      document.body.dataset.width = String(document.documentElement.scrollWidth <= window.innerWidth);
+    </script>"""
+    opened = page.with_name("tested.html")
+    opened.write_text(page.read_text().replace("</body>", f"{script}</body>"))
+    done = subprocess.run(
+        [browser, *FLAGS, f"--user-data-dir={page.parent / 'profile'}", opened.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    dom = done.stdout
+    assert 'data-ready="yes"' in dom, done.stderr[-500:]
+    for title in WANTED:
+        assert title.replace("<", "&lt;") in dom
+    assert 'data-sorted="true"' in dom and 'data-direction="descending"' in dom
+    assert 'data-drawn="true"' in dom and 'data-width="true"' in dom
+
+
+def test_wins_losses_and_targets():
+    rows = [run_record(), row("1x2x2x1", "kronsparse", 2.0), row("1x2x2x1", "bmm", 9.0, spelling="p")]
+    rows += [row("1x2x2x1", "bmm", 1.0, spelling="q"), row("1x4x4x2", "kronsparse", 1.0)]
+    rows += [row("1x4x4x2", "bmm", 3.0), row("1x4x4x2", "strided", 2.0)]
+    text = "\n".join(summary(rows))
+    assert "| **kronsparse** | 2 | 1.50 (target 1.8: reached)" in text
+    assert "| bmm | 2 | 2.00 | 50% | 1.75 | 0.50 |" in text
+    assert "| strided | 2 | 1.50 | 50% (target 65%: **missed**)" in text  # d = 1: bmm's own
+    assert "Slower than strided on 1: 1x2x2x1 0.50." in text
+    rows.append({**row("1x4x4x2", "kronsparse", 0.0), "status": "wrong", "reason": "error 1"})
+    text = "\n".join(summary(rows))
+    assert "| bmm | 2 | 2.00 | 0% |" in text  # a wrong answer is a loss
+    assert "wrong: f16 batch_last B=8 1x4x4x2: kronsparse: error 1" in text
+    assert "target" not in "\n".join(summary([run_record(suite="llm"), *rows[1:]]))
+
+
+def test_the_better_of_both_layouts():
+    times = {("kronsparse", "batch_first"): 4.0, ("kronsparse", "batch_last"): 1.0}
+    times |= {("bmm", "batch_first"): 2.0, ("bmm", "batch_last"): 3.0}
+    rows = [row("1x4x4x2", name, seconds, layout=layout) for (name, layout), seconds in times.items()]
+    (best,) = both_layouts(collect(rows), "f16")
+    assert best.ours[""] == 1.0 and best.rivals["bmm"] == 2.0
+
+
+def test_statistics():
+    assert median([1, math.inf, 2]) == 2
+    found = wins([(1.0, 3.0), (math.inf, 1.0), (2.0, 1.0)])
+    assert found.share == pytest.approx(1 / 3) and found.least == 0 and found.median_when_won == 3
+    points = [(2.0 * x**0.5 * y**-0.25, x, y) for x in (0.1, 0.2, 0.5) for y in (0.01, 0.02, 0.04)]
+    fit = log_regression(points)
+    assert fit.slopes == pytest.approx((0.5, -0.25)) and fit.r2 == pytest.approx(1)
+    assert fit.intercept == pytest.approx(math.log(2))
+
+
+def test_the_paper_s_bins_hold_its_patterns():
+    """Its tables are over the patterns of this grid: most counts agree to the last pattern."""
+    sparsities = [100 * (1 - one.density) for one in SUITES["paper-time"].patterns if one.density < 1]
+    for bin_ in paper.SPARSITY_BINS[1:5]:
+        counted = sum(bin_.low - 0.006 <= value < bin_.high - 0.006 for value in sparsities)
+        assert counted == bin_.patterns
+
+
+@pytest.mark.skipif(not GPU_FILES, reason="needs the results of the repository")
+def test_results_of_earlier_versions_can_be_read():
+    for path in sorted((SOURCE / "results").glob("*.jsonl")):
+        text = to_markdown(report.build(read_files([path])))
+        assert "## Overview" in text
+    told = "\n".join(summary(read_files(GPU_FILES)))
+    assert "| **kronsparse** | 64 | 1.91 (target 2.3: reached)" in told
+
+
+# ---- compare ----
+
+
+def write(path, rows):
+    import json
+
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    return str(path)
+
+
+@pytest.fixture
+def before(tmp_path):
+    rows = [run_record(), row("1x2x2x1", "kronsparse", 1.0), row("1x4x4x2", "kronsparse", 1.0)]
+    return rows, write(tmp_path / "a.jsonl", rows)
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "told"),
+    [
+        ({"median_s": 1.0}, 0, "0 faster, 0 slower, 0 broken, 2 same"),
+        ({"median_s": 0.5, "q1_s": 0.49, "q3_s": 0.51}, 0, "1 faster, 0 slower, 0 broken, 1 same"),
+        ({"median_s": 1.5, "q1_s": 1.49, "q3_s": 1.51}, 1, "0 faster, 1 slower, 0 broken, 1 same"),
+        ({"median_s": 1.5, "q1_s": 0.9, "q3_s": 2.0}, 0, "0 faster, 0 slower, 0 broken, 2 same"),  # noise
+        ({"median_s": 1.02, "q1_s": 1.015, "q3_s": 1.03}, 0, "0 slower"),  # less than the noise allowed
+        ({"status": "wrong", "reason": "error 1"}, 1, "1 broken"),
+    ],
+)
+def test_compare(before, tmp_path, capsys, changed, code, told):
+    rows, path = before
+    after = write(tmp_path / "b.jsonl", [*rows[:2], {**rows[2], **changed}])
+    assert main(["compare", path, after]) == code
+    assert told in capsys.readouterr().out
+
+
+def test_compare_of_files_that_share_nothing(before, tmp_path):
+    other = write(tmp_path / "b.jsonl", [run_record(), row("9x9x9x9", "kronsparse", 1.0)])
+    assert main(["compare", before[1], other]) == 2
+
+
+def test_compare_refuses_what_is_no_results_file(before, tmp_path, capsys):
+    assert main(["compare", before[1], write(tmp_path / "b.jsonl", [])]) == 1
+    assert "no record of a run" in capsys.readouterr().err
+
+
+# ---- numbers of Markdown files ----
+
+
+def documents():
+    return [path for path in [SOURCE / "README.md", *sorted((SOURCE / "docs").glob("*.md"))] if path.exists()]
+
+
+@pytest.mark.skipif(not GPU_FILES, reason="needs the results of the repository")
+def test_the_numbers_of_the_documents_are_those_of_the_results(capsys):
+    marked = [path for path in documents() if "<!-- numbers:" in path.read_text()]
+    assert len(marked) >= 3
+    assert main(["numbers", "--check", *map(str, marked)]) == 0, capsys.readouterr().out
+
+
+@pytest.mark.skipif(not GPU_FILES, reason="needs the results of the repository")
+def test_a_number_that_drifted_is_found(tmp_path, capsys):
+    text = (SOURCE / "docs" / "performance.md").read_text()
+    drifted = re.sub(r"\| f16 batch_first \| 64 \| 1\.91 ", "| f16 batch_first | 64 | 1.81 ", text)
+    assert drifted != text
+    copy = tmp_path / "performance.md"
+    copy.write_text(drifted)
+    assert main(["numbers", "--check", str(copy), "--root", str(SOURCE)]) == 1
+    assert "-| f16 batch_first | 64 | 1.81 " in capsys.readouterr().out
+    assert main(["numbers", str(copy), "--root", str(SOURCE)]) == 0
+    assert copy.read_text() == text
+
+
+def test_numbers_inline_and_in_lines(tmp_path):
+    write(tmp_path / "r.jsonl", [run_record(), row("1x4x4x2", "kronsparse", 1.0), row("1x4x4x2", "bmm", 2.0)])
+    text = "on <!-- numbers: win-share f16 default batch_last bmm r.jsonl -->?<!-- end --> of them"
+    assert "-->100 %<!-- end --> of them" in filled(text, tmp_path)
+    lines = "<!-- numbers: gpu-summary r.jsonl -->\n<!-- end -->"
+    assert "\n| f16 batch_last | 1 | 1.00 | on 100 % | 2.0 |\n<!-- end -->" in filled(lines, tmp_path)
+    with pytest.raises(ValueError, match="no results file"):
+        filled("<!-- numbers: gpu-summary none.jsonl --><!-- end -->", tmp_path)
+    with pytest.raises(ValueError, match="is none of"):
+        filled("<!-- numbers: guess r.jsonl --><!-- end -->", tmp_path)
+
+
+def test_the_table_of_small_batches():
+    small = {"record": "small", "weights_s": 1e-6, "bound_s": 4e-6}
+    times = (("kronsparse", 3e-6, 1), ("bmm", 5e-6, 1), ("kronsparse", 6e-6, 8))
+    rows = [
+        row("64x64x64x1", name, seconds, batch=batch, problem=f"{batch}", **small)
+        for name, seconds, batch in times
+    ]
+    assert "| 64x64x64x1 | 3.0 / 6.0 | 5.0 / - | 4.0 |" in TABLES["small-batch"]([rows], [])

@@ -1,0 +1,296 @@
+"""Runs of the benchmark: rows, going on after a kill, budgets, wrong answers. On the CPU."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from bench_helpers import CEILINGS, FakeNvml, pretend_gpu, run_in_process, run_record, shorten_windows
+from kronsparse.bench import machine, sweep
+from kronsparse.bench.arena import Arena
+from kronsparse.bench.contest import Table, hold_contest
+from kronsparse.bench.devices import CpuDevice
+from kronsparse.bench.energy import NvmlMeter
+from kronsparse.bench.library import Library
+from kronsparse.bench.problems import Problem
+from kronsparse.bench.results import Results, read_rows
+from kronsparse.bench.suites import SUITES
+from kronsparse.chains import Pattern
+
+TWO = "2x8x8x4 1x8x16x1"
+
+
+def of_record(rows, record):
+    return [row for row in rows if row["record"] == record]
+
+
+def test_rows_of_a_run(monkeypatch, tmp_path, capsys):
+    rows = run_in_process(monkeypatch, tmp_path / "rows.jsonl", "--suite", TWO, "--modes", "fp32,ieee")
+    (run,) = of_record(rows, "run")
+    assert run["versions"]["torch"] == torch.__version__ and run["machine"]["cpu"] and run["commit"]
+    assert run["ceilings"]["copy_bytes"] == CEILINGS.copy_bytes
+    timed = {
+        (row["pattern"], row["layout"], row["contender"], row["mode"])
+        for row in of_record(rows, "row")
+        if row["status"] == "ok"
+    }
+    for pattern in TWO.split():
+        for layout in ("batch_first", "batch_last"):
+            assert {(pattern, layout, "kronsparse", mode) for mode in ("fp32", "ieee")} <= timed
+            assert {(pattern, layout, name, "") for name in ("bmm", "einsum", "strided")} <= timed
+    for row in of_record(rows, "row"):
+        assert row["status"] in ("ok", "skipped", "unavailable"), row
+        if row["status"] == "ok":
+            assert 0 < row["q1_s"] <= row["median_s"] <= row["q3_s"] and row["runs"] >= 1
+            assert row["error"] < 1e-5 and row["floor_s"] > 0
+            assert {"h", "sparsity", "bytes", "flops"} <= row.keys()
+        if row["contender"] == "kronsparse":
+            assert row["predicted_s"] > 0 and row["implementation"]
+    assert "## f32 ieee batch_first" in capsys.readouterr().out
+
+
+def test_more_competitors_are_added_to_a_file(monkeypatch, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    options = ["--suite", TWO, "--layouts", "batch_last", "--competitors"]
+    run_in_process(monkeypatch, path, *options, "ours,bmm")
+    rows = run_in_process(monkeypatch, path, *options, "ours,bmm,sparse,bsr,compiled")
+    names = [row["contender"] for row in of_record(rows, "row")]
+    assert names.count("kronsparse") == 2  # not again
+    assert {"sparse", "bsr"} <= set(names)
+    compiled = [row for row in of_record(rows, "row") if row["contender"] == "compiled"]
+    assert [row["status"] for row in compiled] == ["ok", "ok"], compiled
+
+
+def test_a_file_of_another_machine_is_refused(monkeypatch, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(run_record()) + "\n")
+    with pytest.raises(ValueError, match="holds results of G"):
+        run_in_process(monkeypatch, path, "--suite", TWO)
+
+
+KILLED = """
+import sys
+from kronsparse.bench.ceilings import Ceilings
+from kronsparse.bench.__main__ import main
+Ceilings.measure = staticmethod(lambda device, runs=5: Ceilings(1e10, {"f32": 1e10}))
+main(sys.argv[1:])
+"""
+
+
+def test_going_on_after_a_kill(monkeypatch, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    patterns = " ".join(f"{a}x8x8x{d}" for a in (1, 2, 3, 4) for d in (1, 2, 3, 4))
+    options = ["--suite", patterns, "--competitors", "ours,bmm,einsum,strided"]
+    command = [*options, "--device", "cpu", "--threads", "1", "--batch", "32", "--output", str(path)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, "run", *command],
+        env={**os.environ, machine.PREPARED_VARIABLE: "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (path.exists() and '"done"' in path.read_text()):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = of_record(read_rows(path), "done")
+    assert before and len(before) < 32
+    with path.open("a") as file:
+        file.write('{"record": "row", "prob')  # as if killed in the middle of a line
+    rows = run_in_process(monkeypatch, path, *options)
+    done = [problem for row in of_record(rows, "done") for problem in row["problems"]]
+    assert len(done) == len(set(done)) == 32
+    ours = [row["problem"] for row in of_record(rows, "row") if row["contender"] == "kronsparse"]
+    assert len(ours) == len(set(ours)) == 32
+    assert len(of_record(rows, "run")) == 2
+
+
+def test_a_file_goes_on_after_a_broken_line(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"record": "run"}\n{"rec')
+    Results(path).add("row", x=1)
+    assert read_rows(path) == [{"record": "run"}, {"record": "row", "x": 1}]
+
+
+def test_a_budget_is_kept_and_the_rest_said(tmp_path, capsys):
+    problems = [Problem("f32", "batch_last", Pattern(1, 1, 1, d), 8, ("fp32",)) for d in range(1, 101)]
+    done = []
+
+    def hold(problem, families):
+        time.sleep(0.01)
+        done.append(problem)
+        return [{"record": "row", "status": "ok", "problem": "", "floor_s": 1.0, "median_s": 1.0, **NAMES}]
+
+    results = Results(tmp_path / "rows.jsonl")
+    begun = time.monotonic()
+    left = sweep.run_problems(problems, ["kronsparse"], results, "time", begun + 0.2, hold)
+    assert time.monotonic() - begun < 0.3
+    assert 2 <= len(done) < 50 and left == 100 - len(done)
+    assert f"{left} of 100 problems left out" in capsys.readouterr().err
+    assert done == problems[: len(done)]
+
+
+NAMES = {"contender": "kronsparse", "spelling": "kronsparse", "implementation": "", "mode": "", "reason": ""}
+
+
+def test_progress_is_short_where_nobody_watches(tmp_path, capsys):
+    problems = [Problem("f32", "batch_last", Pattern(1, 1, 1, d), 8, ("fp32",)) for d in range(1, 21)]
+
+    def hold(problem, families):
+        return [{"record": "row", "status": "ok", "problem": "", "floor_s": 1.0, "median_s": 1.0, **NAMES}]
+
+    sweep.run_problems(problems, ["kronsparse"], Results(tmp_path / "r"), "time", math.inf, hold)
+    assert capsys.readouterr().err.splitlines() == ["[  20/20] left 0:00"]
+
+
+class LyingPlan:
+    """Writes nothing, or something wrong."""
+
+    implementation = "lying"
+
+    def __init__(self, write=None):
+        self.write = write
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_): ...
+
+    def bind(self, x, y, stream):
+        return lambda: self.write(y) if self.write else None
+
+
+class LyingLibrary:
+    version = "0"
+
+    def __init__(self, write=None):
+        self.write = write
+
+    def plan(self, *_):
+        return LyingPlan(self.write)
+
+    def predict(self, *_):
+        return 1.0
+
+
+@pytest.mark.parametrize("layout", ["batch_first", "batch_last"])
+def test_wrong_answers_are_recorded_and_not_timed(layout):
+    problem = Problem("f32", layout, Pattern(2, 3, 5, 4), 64, ("fp32",))
+    device = CpuDevice("cpu")
+
+    def zeros(address):
+        import ctypes
+
+        ctypes.memset(address, 0, problem.operand_bytes[1])
+
+    for write in (None, zeros):
+        table = Table(Arena(device, [problem]), CEILINGS, LyingLibrary(write))
+        rows = hold_contest(table, problem, ["kronsparse", "bmm"])
+        status = {row["contender"]: row["status"] for row in rows}
+        assert status["kronsparse"] == "wrong" and status["bmm"] == "ok"
+        ours = next(row for row in rows if row["contender"] == "kronsparse")
+        assert "median_s" not in ours and ours["reason"].startswith("error")
+        json.dumps(rows, allow_nan=False)
+
+
+def test_what_does_not_fit_is_skipped_and_says_so():
+    problem = Problem("f32", "batch_first", Pattern(64, 48, 48, 64), 49, ("fp32",))
+    device = CpuDevice("cpu")
+    table = Table(Arena(device, [problem]), CEILINGS, LyingLibrary())
+    rows = hold_contest(table, problem, ["dense"])
+    assert [row["status"] for row in rows] == ["skipped"]
+    assert "GB" in rows[0]["reason"]
+
+
+def test_batches_of_a_cpu_are_the_paper_s_halved():
+    suite = SUITES["sample"]
+    for pattern in suite.patterns:
+        problem = Problem("f32", "batch_first", pattern, 25088)
+        batch = sweep.cpu_batch(problem, CEILINGS, suite.cpu_floor_s, CpuDevice.memory_bytes)
+        assert batch >= 49 and math.log2(batch / 49) % 1 == 0
+
+
+def test_small_batches(monkeypatch, tmp_path, capsys):
+    options = ["--suite", "4x8x8x1 1x8x8x4", "--kind", "small", "--competitors", "ours,bmm"]
+    monkeypatch.setattr("kronsparse.bench.small_batch.RUNS", 3)
+    rows = run_in_process(monkeypatch, tmp_path / "rows.jsonl", *options)
+    small = of_record(rows, "small")
+    assert {row["status"] for row in small} == {"ok"} and {row["batch"] for row in small} == {32}
+    assert all(row["bound_s"] > 2.5e-6 and row["plans"] >= 20 for row in small)
+    assert "faster than bmm on" in capsys.readouterr().out
+
+
+def test_energy_is_refused_without_a_counter(monkeypatch, tmp_path):
+    monkeypatch.setattr("kronsparse.bench.energy.RAPL", tmp_path / "none")
+    with pytest.raises(RuntimeError, match="no RAPL counter"):
+        run_in_process(monkeypatch, tmp_path / "rows.jsonl", "--suite", "paper-energy", "--limit", "1")
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+class OnTheCpu(Library):
+    """Ours as if on a GPU."""
+
+    def plan(self, problem, values, implementation=None, device="cpu"):
+        assert device == "cuda:0"
+        return super().plan(problem, values, implementation, "cpu")
+
+    def predict(self, problem, implementation=None, device="cpu"):
+        assert device == "cuda:0"
+        return super().predict(problem, implementation, "cpu")
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    device = pretend_gpu(monkeypatch)
+    monkeypatch.setattr(sweep, "open_device", lambda name: device)
+    monkeypatch.setattr(sweep, "Library", OnTheCpu)
+    monkeypatch.setattr(CEILINGS.__class__, "floor", lambda self, problem: (1.0, "bytes"))
+    return device
+
+
+def test_a_whole_run_on_a_pretended_gpu(gpu, monkeypatch, tmp_path, capsys):
+    options = ["--device", "cuda:0", "--suite", "2x8x8x4", "--dtypes", "f32,f16", "--modes", "fp32,tf32"]
+    rows = run_in_process(monkeypatch, tmp_path / "rows.jsonl", *options)
+    assert of_record(rows, "run")[0]["machine"]["gpu"] == "Pretended"
+    found = {(row["contender"], row["dtype"], row["mode"]): row for row in of_record(rows, "row")}
+    for dtype, mode in (("f32", "fp32"), ("f32", "tf32"), ("f16", "")):
+        ours = found["kronsparse", dtype, mode]
+        assert ours["status"] == "ok" and ours["runs"] >= 10, ours
+    for name in ("bmm", "einsum", "dense", "blocks", "strided"):
+        assert found[name, "f32", ""]["status"] == "ok", found[name, "f32", ""]
+    # Calls per (i, j) are for a CPU.
+    assert not any(row["spelling"] == "mm strided views" for row in of_record(rows, "row"))
+    assert "## f32 tf32 batch_first" in capsys.readouterr().out
+
+
+def test_a_competitor_that_does_not_apply_leaves_no_row(gpu, monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    options = ["--device", "cuda:0", "--suite", "2x8x8x4", "--layouts", "batch_first", "--dtypes", "f32"]
+    rows = run_in_process(monkeypatch, tmp_path / "rows.jsonl", *options, "--competitors", "strided")
+    assert not of_record(rows, "row") and len(of_record(rows, "done")) == 1
+
+
+def test_energy_on_a_pretended_gpu(gpu, monkeypatch, tmp_path):
+    shorten_windows(monkeypatch)
+    monkeypatch.setattr(sweep, "open_meter", lambda name, uuid: NvmlMeter(FakeNvml(), "GPU-x"))
+    options = ["--device", "cuda:0", "--suite", "2x8x8x4", "--kind", "energy", "--competitors", "ours,bmm"]
+    rows = run_in_process(monkeypatch, tmp_path / "rows.jsonl", *options, "--dtypes", "f32")
+    joules = {(row["contender"], row["layout"]) for row in of_record(rows, "energy") if "joules" in row}
+    assert len(joules) == 4
+    assert {round(row["idle_w"], -2) for row in of_record(rows, "energy")} <= {200, 300}
+
+
+def test_the_command_without_the_native_module():
+    """From a source tree, where nothing of the package is built."""
+    code = "import sys; sys.modules['kronsparse._native'] = None; from kronsparse.bench.__main__ import main"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", f"{code}; main(['run', '--help'])"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0 and "paper-time" in done.stdout, done.stderr
