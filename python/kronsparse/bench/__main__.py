@@ -1,4 +1,4 @@
-"""The command: kronsparse-bench run, report, compare, advise, numbers."""
+"""The command: kronsparse-bench run, layers, report, compare, advise, numbers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from kronsparse.bench.errors import RefusalError
 
 # Each is a module with `add_options(parser)` and `main(options) -> exit code`, loaded when it is asked for:
-# only `run` needs PyTorch, which must not be loaded before the process has been prepared.
+# only `run` and `layers` need PyTorch, which must not be loaded before the process has been prepared.
 COMMANDS = {
     "run": ("run", "time suites of problems, ours beside PyTorch"),
+    "layers": ("layers", "time KSLinear: steps of training, and the host's part of a call"),
     "report": ("report", "a page with tables and plots, from results files"),
     "compare": ("compare", "what got faster or slower between two results files"),
     "advise": ("advise", "which chains to choose for a layer"),

@@ -1,0 +1,187 @@
+"""Times KSLinear as a layer: a step of training beside torch's bmm, eager and compiled; the layer beside its
+bare kernel; the host's part of a call beside nn.Linear's.
+
+Gradients are compared with float64 before anything is timed.
+
+  kronsparse-bench layers --dtypes f16,bf16 --output layers.jsonl
+  kronsparse-bench layers --dtypes f16 --limit 6 --compiled
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from kronsparse.bench import machine
+from kronsparse.bench.devices import Device, open_device
+from kronsparse.bench.devices import machine as hardware_of
+from kronsparse.bench.document import Table, markdown_table
+from kronsparse.bench.options import words
+from kronsparse.bench.results import Results, Row, default_path
+from kronsparse.chains import Pattern
+from kronsparse.torch import KSLinear, _operators
+
+# Of the paper's grid: narrow and wide blocks, few and many, every distance of j.
+PATTERNS = [
+    Pattern(*sizes)
+    for sizes in (
+        *((16, 48, 48, 16), (1, 64, 64, 64), (48, 64, 64, 4), (8, 128, 128, 16), (4, 192, 192, 8)),
+        *((64, 64, 256, 2), (4, 256, 64, 32), (1, 96, 96, 64), (12, 128, 512, 4), (3, 768, 192, 4)),
+        *((1, 1024, 1024, 4), (64, 48, 48, 1)),
+    )
+]
+BATCH = 25088
+DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16}
+# Of gradients, in norm: a few roundings of the dtype.
+ALLOWED = {"f16": 2e-3, "bf16": 1.6e-2}
+SAMPLES_CHECKED = 64
+HOST_CALLS, HOST_RUNS = 200, 30
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `layers`."""
+    add = parser.add_argument
+    add("--device", default="cuda:0", help="cuda:N, or cpu to try the command (default cuda:0)")
+    add("--dtypes", type=words(list(DTYPES)), default=list(DTYPES), metavar="LIST", help="default f16,bf16")
+    add("--batch", type=int, default=BATCH, metavar="N", help=f"default {BATCH}")
+    add("--limit", type=int, metavar="N", help=f"only the first N of {len(PATTERNS)} patterns")
+    add("--compiled", action="store_true", help="also torch.compile of bmm, which takes seconds a pattern")
+    add("--output", type=Path, metavar="FILE", help="appended to; default: a new file under results/")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Measures, and prints the tables; 1 where a gradient was wrong."""
+    device = open_device(options.device)
+    hardware = hardware_of(device)
+    results = Results(options.output or default_path("layers", str(hardware.get("gpu") or hardware["cpu"])))
+    versions = {"torch": torch.__version__, "cuda": str(torch.version.cuda)}
+    results.add("run", suite="layers", machine=hardware, versions=versions, commit=machine.commit())
+    results.add("host", **host_time(device))
+    for dtype in options.dtypes:
+        for pattern in PATTERNS[: options.limit]:
+            row = training_step(device, dtype, pattern, options.batch, options.compiled)
+            results.add("layer", **row)
+            print(f"{row['problem']}: {row['status']}", file=sys.stderr, flush=True)
+    print(summary(results.rows))
+    return int(any(row.get("status") == "wrong" for row in results.rows))
+
+
+def host_time(device: Device) -> Row:
+    """Microseconds that a call of a tiny layer keeps the host busy, beside nn.Linear's."""
+    where, dtype = device.torch, torch.float16
+    layers = {
+        "linear": torch.nn.Linear(64, 64, device=where, dtype=dtype),
+        "kslinear": KSLinear(64, 64, "dense", backend="kernel", device=where, dtype=dtype),
+    }
+    x = torch.randn(1, 64, device=where, dtype=dtype)
+
+    def microseconds(layer: torch.nn.Module) -> float:
+        device.synchronize()
+        begun = time.perf_counter()
+        for _ in range(HOST_CALLS):
+            layer(x)
+        return (time.perf_counter() - begun) / HOST_CALLS * 1e6
+
+    with torch.no_grad():
+        runs = [[microseconds(layer) for layer in layers.values()] for _ in range(HOST_RUNS)]
+    return {name: statistics.median(run[at] for run in runs[3:]) for at, name in enumerate(layers)}
+
+
+def training_step(device: Device, dtype: str, pattern: Pattern, batch: int, compiled: bool) -> Row:
+    """Seconds of forward and backward, of a forward alone and of the bare kernel; the gradients' errors."""
+    torch.manual_seed(1)
+    where, kind = device.torch, DTYPES[dtype]
+    values = (torch.rand(pattern, device=where) * 2 - 1).div(pattern.c**0.5).to(kind)
+    x = torch.randn(batch, pattern.cols, device=where, dtype=kind).requires_grad_()
+    g = torch.randn(batch, pattern.rows, device=where, dtype=kind)
+    row: Row = {"problem": f"{dtype} batch_first B={batch} {pattern}", "dtype": dtype, "status": "ok"}
+
+    def layer_of(backend: str) -> KSLinear:
+        return KSLinear.from_factors([values], backend=backend)
+
+    def step_of(call: Callable[[Tensor], Tensor], layer: KSLinear) -> Callable[[], None]:
+        def step() -> None:
+            x.grad = layer.factors[0].grad = None
+            call(x).backward(g)
+
+        return step
+
+    layers = {"kernel": layer_of("kernel"), "bmm": layer_of("bmm")}
+    calls: dict[str, Callable[[Tensor], Tensor]] = dict(layers)
+    if compiled:
+        layers["compiled"] = layer_of("bmm")
+        calls["compiled"] = torch.compile(layers["compiled"], dynamic=False)
+    step_of(calls["kernel"], layers["kernel"])()
+    factor = layers["kernel"].factors[0]
+    assert x.grad is not None and factor.grad is not None  # a step has just made them
+    row["errors"] = _errors(pattern, x, values, g, x.grad, factor.grad)
+    if not max(row["errors"]) <= ALLOWED[dtype]:
+        return row | {"status": "wrong"}
+    row["step_s"] = {name: _seconds(device, step_of(call, layers[name])) for name, call in calls.items()}
+    with torch.no_grad():
+        row["forward_s"] = {name: _seconds(device, partial(call, x)) for name, call in calls.items()}
+        bare = (x, factor, None, "none", "batch_first", "fp32", "on_change")
+        row["bare_s"] = _seconds(device, lambda: _operators._multiply_operator(*bare))
+        row["adjoint_s"] = _seconds(device, lambda: _operators.adjoint(g, values, packing="on_change"))
+        row["gradient_s"] = _seconds(device, lambda: _operators.gradient(x, g, *pattern))
+    return row
+
+
+def _seconds(device: Device, call: Callable[[], object]) -> float:
+    call(), call()
+    estimate = device.seconds_of(call)
+    _, runs = device.effort.schedule(estimate)
+    return statistics.median(device.seconds_of(call) for _ in range(runs))
+
+
+def _errors(
+    pattern: Pattern, x: Tensor, values: Tensor, g: Tensor, grad_x: Tensor, grad_values: Tensor
+) -> list[float]:
+    """In norm, against float64: the gradient of x for some samples, that of the values for one (i, j)."""
+    a, b, c, d = pattern
+    some = slice(0, SAMPLES_CHECKED)
+    exact_x = torch.einsum("nikj,iklj->nilj", g[some].double().view(-1, a, b, d), values.double())
+    i, j = a // 2, d // 2
+    outputs = g.view(-1, a, b, d)[:, i, :, j].double()
+    inputs = x.detach().view(-1, a, c, d)[:, i, :, j].double()
+    pairs = ((grad_x[some].view(-1, a, c, d), exact_x), (grad_values[i, :, :, j], outputs.T @ inputs))
+    return [float((ours.double() - exact).norm() / exact.norm()) for ours, exact in pairs]
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Markdown: every pattern, the medians, and what a call costs the host."""
+    timed = [row for row in rows if row["record"] == "layer" and row["status"] == "ok"]
+    rivals = [name for name in ("bmm", "compiled") if any(name in row["step_s"] for row in timed)]
+    lines = []
+    for row in timed:
+        step = row["step_s"]
+        ratios = [f"{step[name] / step['kernel']:.2f}" if name in step else "" for name in rivals]
+        parts = (step["kernel"], row["forward_s"]["kernel"], row["adjoint_s"], row["gradient_s"])
+        lines.append([row["problem"], *(f"{part * 1e3:.3f}" for part in parts), *ratios])
+    over = [f"{name} / ours" for name in rivals]
+    parts_of = [markdown_table(Table(["step", "ours ms", "forward", "adjoint", "gradient", *over], lines))]
+    for dtype in dict.fromkeys(row["dtype"] for row in timed):
+        for name in rivals:
+            found = [
+                row["step_s"][name] / row["step_s"]["kernel"]
+                for row in timed
+                if row["dtype"] == dtype and name in row["step_s"]
+            ]
+            if found:
+                middle = f"{statistics.median(found):.2f} times ours in the median of {len(found)}"
+                parts_of.append(f"{dtype}: a step of {name} takes {middle}, at least {min(found):.2f}")
+    layer_over_bare = [row["forward_s"]["kernel"] / row["bare_s"] for row in timed]
+    if layer_over_bare:
+        parts_of.append(f"the layer takes {statistics.median(layer_over_bare):.3f} times the bare kernel")
+    for row in rows:
+        if row["record"] == "host":
+            parts_of.append(f"a call: {row['kslinear']:.1f} us of the host, nn.Linear {row['linear']:.1f}")
+    return "\n\n".join(parts_of)

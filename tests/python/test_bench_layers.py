@@ -1,0 +1,41 @@
+"""KSLinear timed as a layer: rows, the summary, and gradients that are wrong. On the CPU."""
+
+import argparse
+
+import pytest
+import torch
+from kronsparse.bench import layers
+from kronsparse.bench.results import read_rows
+from kronsparse.chains import Pattern
+
+
+def run(monkeypatch, path, *arguments):
+    monkeypatch.setattr(layers, "PATTERNS", [Pattern(2, 8, 16, 4), Pattern(1, 8, 8, 1)])
+    monkeypatch.setattr(layers, "HOST_CALLS", 3)
+    parser = argparse.ArgumentParser()
+    layers.add_options(parser)
+    given = ["--device", "cpu", "--batch", "32", "--output", str(path), *arguments]
+    return layers.main(parser.parse_args(given)), read_rows(path)
+
+
+def test_rows_and_summary(monkeypatch, tmp_path, capsys):
+    code, rows = run(monkeypatch, tmp_path / "layers.jsonl", "--dtypes", "f16,bf16")
+    assert code == 0
+    assert [row["record"] for row in rows] == ["run", "host", *["layer"] * 4]
+    assert rows[0]["commit"] and rows[0]["versions"]["torch"] == torch.__version__
+    for row in rows[2:]:
+        assert row["status"] == "ok" and 0 < max(row["errors"]) <= layers.ALLOWED[row["dtype"]]
+        assert row["step_s"].keys() == row["forward_s"].keys() == {"kernel", "bmm"}
+        assert min(row["bare_s"], row["adjoint_s"], row["gradient_s"], *row["step_s"].values()) > 0
+    told = capsys.readouterr().out
+    assert "bf16 batch_first B=32 2x8x16x4" in told and "f16: a step of bmm takes" in told
+    assert "us of the host" in told
+
+
+@pytest.mark.parametrize("operator", ["adjoint", "gradient"])
+def test_wrong_gradients_are_not_timed(monkeypatch, tmp_path, operator):
+    right = getattr(layers._operators, operator)
+    monkeypatch.setattr(layers._operators, operator, lambda *given: 1.01 * right(*given))
+    code, rows = run(monkeypatch, tmp_path / "layers.jsonl", "--dtypes", "f16", "--limit", "1")
+    assert code == 1
+    assert rows[-1]["status"] == "wrong" and "step_s" not in rows[-1]
