@@ -9,7 +9,6 @@
 namespace kronsparse::cuda {
 namespace {
 
-constexpr int kMaxWarps = kGradientMaxThreads / 32;
 /// A block's part of the batch is at least this long.
 constexpr std::int64_t kLeastSplit = 128;
 constexpr std::int64_t kElementBytes = 2;
@@ -30,13 +29,15 @@ int block_j_of(GradientForm form, std::int64_t d) {
   return d <= 16 || d == 24 ? static_cast<int>(d) : 16;
 }
 
-std::size_t shape_of(GradientForm form, int block_j) {
+std::size_t shape_of(GradientForm form, int block_j, const Product& p) {
   const int vector = std::min(8, 1 << std::countr_zero(static_cast<unsigned>(block_j)));
+  const auto fits = [&](const GradientShape& shape) {
+    return shape.form == form && shape.vector == vector && (shape.row_j == 0 || shape.row_j == block_j);
+  };
   std::size_t best = 0;
-  while (gradient_shapes[best].form != form || gradient_shapes[best].vector != vector ||
-         (gradient_shapes[best].row_j != 0 && gradient_shapes[best].row_j != block_j))
-    ++best;
-  return best;
+  while (!fits(gradient_shapes[best])) ++best;
+  const bool is_first_of_two = block_j == 4 && gradient_shapes[best].row_j == gradient_shapes[best + 1].row_j;
+  return best + (is_first_of_two && std::min(p.b, p.c) < kGradientLargeBlock ? 1 : 0);
 }
 
 /// Sizes in shared memory, which follow from the rest of the configuration.
@@ -106,12 +107,12 @@ double product_clocks(const GradientConfig& config) {
   }
 }
 
-/// Blocks that a multiprocessor holds: kernels take most of the registers that 8 warps can have.
+/// Blocks that a multiprocessor holds: kernels take most of the registers that so many warps can have.
 int blocks_per_multiprocessor(const GradientConfig& config, const GpuFacts& gpu) {
   constexpr std::int64_t reserved = 1024;  // of shared memory, for each block
   const std::int64_t memory = static_cast<std::int64_t>(gpu.shared_bytes) + reserved;
   return static_cast<int>(std::clamp<std::int64_t>(memory / (config.shared_bytes + reserved), 1,
-                                                   std::max(1, kMaxWarps * 32 / config.threads())));
+                                                   std::max(1, config.shape.threads / config.threads())));
 }
 
 /// Blocks of a cluster: 8 wherever there are clusters, 16 on whole GPUs of the large kinds, if asked for.
@@ -140,7 +141,7 @@ GradientConfig gradient_config(const Problem& problem, const GpuFacts& gpu) {
   GradientConfig base;
   const GradientForm form = form_of(problem);
   base.block_j = block_j_of(form, p.d);
-  base.shape_index = shape_of(form, base.block_j);
+  base.shape_index = shape_of(form, base.block_j, p);
   base.shape = gradient_shapes[base.shape_index];
   base.j_groups = divided_up(p.d, base.block_j);
   base.warps_j = static_cast<int>(divided_up(base.block_j, base.shape.vector));
@@ -171,14 +172,14 @@ GradientConfig gradient_config(const Problem& problem, const GpuFacts& gpu) {
     return config;
   };
 
-  const std::int64_t warps = std::max(1, kMaxWarps / base.warps_j);
+  const std::int64_t warps = std::max(1, base.shape.threads / 32 / base.warps_j);
   const auto most_m = static_cast<int>(std::min(warps, divided_up(p.b, base.shape.m)));
   const auto most_n = static_cast<int>(std::min(warps, divided_up(p.c, base.shape.n)));
   for (int warps_m = 1; warps_m <= most_m; ++warps_m)
     for (int warps_n = 1; warps_n <= most_n && warps_m * warps_n <= warps; ++warps_n) {
       GradientConfig config = with_warps(warps_m, warps_n);
       int before = 0;  // the same stages need no second look
-      for (int resident = std::max(1, kMaxWarps * 32 / config.threads()); resident >= 1; --resident)
+      for (int resident = std::max(1, config.shape.threads / config.threads()); resident >= 1; --resident)
         if (fit_stages(config, resident == 1 ? shared : (shared + 1024) / resident - 1024) &&
             config.shared_bytes != before) {
           before = config.shared_bytes;

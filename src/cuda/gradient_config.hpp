@@ -11,20 +11,27 @@
 
 namespace kronsparse::cuda {
 
-// Sums take 64 of the 168 registers of a thread that is one of 384: larger tiles read less of shared
-// memory, but 8 warps do not hide how long it takes them. Vectors of 8 j are the widest loads there are;
-// where the j of a row are fewer, shorter ones are as free of conflicts and leave room for more rows.
-inline constexpr std::array gradient_shapes = {
-    GradientShape{.form = GradientForm::runs, .vector = 8, .row_j = 16, .m = 16, .n = 16},  // 8 | d >= 16
-    GradientShape{.form = GradientForm::runs, .vector = 8, .row_j = 0, .m = 16, .n = 16},   // d = 8, 24
-    GradientShape{.form = GradientForm::runs, .vector = 4, .row_j = 4, .m = 32, .n = 16},   // d = 4
-    GradientShape{.form = GradientForm::runs, .vector = 4, .row_j = 0, .m = 32, .n = 16},   // other 4 | d
-    GradientShape{.form = GradientForm::runs, .vector = 2, .row_j = 2, .m = 32, .n = 32},   // d = 2
-    GradientShape{.form = GradientForm::runs, .vector = 2, .row_j = 0, .m = 32, .n = 32},   // other even d
-    GradientShape{.form = GradientForm::runs, .vector = 1, .row_j = 0, .m = 64, .n = 32},   // d = 3, 5, 7
-    GradientShape{.form = GradientForm::rows, .vector = 1, .row_j = 1, .m = 64, .n = 32},
-    GradientShape{.form = GradientForm::columns, .vector = 1, .row_j = 1, .m = 64, .n = 32},
-};
+// Large tiles read less of shared memory and of L2, many warps hide better how long that takes. On an H200,
+// in f16, 8 warps with 128 sums a lane beat 12 with 64 for vectors of 8 j (8x128x128x16: 1.48 against 3.34
+// ms), of 2 j (64x64x256x2: 0.85, 1.08) and of 4 j where b and c are large (1x1024x1024x4: 1.85, 2.69);
+// 12 warps do for other vectors of 4 (48x64x64x4: 0.96, 0.76) and where d = 1 (64x48x48x1: 0.58, 0.22).
+// Vectors of 8 j are the widest loads there are; where the j of a row are fewer, shorter ones are as free of
+// conflicts and leave room for more rows.
+inline constexpr std::array<GradientShape, 10> gradient_shapes = {{
+    // form, vector, row_j, m, n, threads
+    {GradientForm::runs, 8, 16, 16, 32, 256},  // 8 | d >= 16
+    {GradientForm::runs, 8, 0, 16, 32, 256},   // d = 8, 24
+    {GradientForm::runs, 4, 4, 32, 32, 256},   // d = 4, b and c large
+    {GradientForm::runs, 4, 4, 32, 16, 384},   // d = 4
+    {GradientForm::runs, 4, 0, 32, 16, 384},   // other 4 | d
+    {GradientForm::runs, 2, 2, 64, 32, 256},   // d = 2
+    {GradientForm::runs, 2, 0, 64, 32, 256},   // other even d
+    {GradientForm::runs, 1, 0, 64, 64, 256},   // d = 3, 5, 7
+    {GradientForm::rows, 1, 1, 64, 32, 384},
+    {GradientForm::columns, 1, 1, 64, 32, 384},
+}};
+/// The first of two shapes of d = 4 is for blocks as large as this.
+inline constexpr std::int64_t kGradientLargeBlock = 512;
 
 /// Of odd d in batch_first: each of the j has a warp of its own.
 inline constexpr std::int64_t kGradientMaxOddJ = 7;

@@ -32,7 +32,7 @@ struct GradientTraits {
                 "one load from shared memory");
   static_assert(runs || S.vector == 1);
   static_assert(S.row_j % S.vector == 0);
-  static_assert(products * m_tiles * n_tiles * 4 <= 64, "accumulators leave room in 168 registers");
+  static_assert(products * m_tiles * n_tiles * 4 * S.threads <= 128 * 256, "half of the registers are sums'");
 };
 
 namespace gradient {
@@ -309,7 +309,7 @@ __device__ inline void store_sums(const GradientArguments& p, std::uint32_t shar
 }  // namespace gradient
 
 template <class Traits>
-__global__ void __launch_bounds__(kGradientMaxThreads, 1)
+__global__ void __launch_bounds__(Traits::shape.threads, 1)
     gradient_mma(const __grid_constant__ GradientArguments p) {
   extern __shared__ __align__(128) std::byte shared_memory[];
   const std::uint32_t shared = ptx::shared_address(shared_memory);

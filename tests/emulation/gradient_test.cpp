@@ -68,9 +68,9 @@ TEST(Gradient, EveryShape) {
   for (const DType dtype : {DType::f16, DType::bf16})
     for (const char* text :
          {"batch_first B=150 1x40x72x16", "batch_first B=150 1x40x72x32", "batch_first B=150 1x40x72x24",
-          "batch_first B=150 1x40x136x8", "batch_first B=150 1x72x72x4", "batch_first B=150 1x72x72x12",
-          "batch_first B=150 1x136x72x2", "batch_first B=150 1x136x40x6", "batch_first B=150 1x72x136x3",
-          "batch_first B=150 1x72x136x1", "batch_last B=152 1x72x136x2"})
+          "batch_first B=150 1x40x136x8", "batch_first B=33 1x512x512x4", "batch_first B=150 1x72x72x4",
+          "batch_first B=150 1x72x72x12", "batch_first B=150 1x136x72x2", "batch_first B=150 1x136x40x6",
+          "batch_first B=150 1x72x136x3", "batch_first B=150 1x72x136x1", "batch_last B=152 1x72x136x2"})
       for (const int multiprocessors : {1, 132}) {
         ProductCase one;
         one.problem = Problem::parse("gradient " + std::string(name(dtype)) + " " + text);

@@ -13,7 +13,7 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from torch import Tensor
 from kronsparse.bench import machine
 from kronsparse.bench.devices import Device, open_device
 from kronsparse.bench.devices import machine as hardware_of
-from kronsparse.bench.document import Table, markdown_table
+from kronsparse.bench.layer_table import summary
 from kronsparse.bench.options import words
 from kronsparse.bench.results import Results, Row, default_path
 from kronsparse.chains import Pattern
@@ -154,34 +154,3 @@ def _errors(
     inputs = x.detach().view(-1, a, c, d)[:, i, :, j].double()
     pairs = ((grad_x[some].view(-1, a, c, d), exact_x), (grad_values[i, :, :, j], outputs.T @ inputs))
     return [float((ours.double() - exact).norm() / exact.norm()) for ours, exact in pairs]
-
-
-def summary(rows: Sequence[Row]) -> str:
-    """Markdown: every pattern, the medians, and what a call costs the host."""
-    timed = [row for row in rows if row["record"] == "layer" and row["status"] == "ok"]
-    rivals = [name for name in ("bmm", "compiled") if any(name in row["step_s"] for row in timed)]
-    lines = []
-    for row in timed:
-        step = row["step_s"]
-        ratios = [f"{step[name] / step['kernel']:.2f}" if name in step else "" for name in rivals]
-        parts = (step["kernel"], row["forward_s"]["kernel"], row["adjoint_s"], row["gradient_s"])
-        lines.append([row["problem"], *(f"{part * 1e3:.3f}" for part in parts), *ratios])
-    over = [f"{name} / ours" for name in rivals]
-    parts_of = [markdown_table(Table(["step", "ours ms", "forward", "adjoint", "gradient", *over], lines))]
-    for dtype in dict.fromkeys(row["dtype"] for row in timed):
-        for name in rivals:
-            found = [
-                row["step_s"][name] / row["step_s"]["kernel"]
-                for row in timed
-                if row["dtype"] == dtype and name in row["step_s"]
-            ]
-            if found:
-                middle = f"{statistics.median(found):.2f} times ours in the median of {len(found)}"
-                parts_of.append(f"{dtype}: a step of {name} takes {middle}, at least {min(found):.2f}")
-    layer_over_bare = [row["forward_s"]["kernel"] / row["bare_s"] for row in timed]
-    if layer_over_bare:
-        parts_of.append(f"the layer takes {statistics.median(layer_over_bare):.3f} times the bare kernel")
-    for row in rows:
-        if row["record"] == "host":
-            parts_of.append(f"a call: {row['kslinear']:.1f} us of the host, nn.Linear {row['linear']:.1f}")
-    return "\n\n".join(parts_of)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from kronsparse.bench.dataset import Measured, collect, kinds, latest, of_kind
 from kronsparse.bench.document import Table, markdown_table
+from kronsparse.bench.layer_table import sentences, steps_table
 from kronsparse.bench.problems import LAYOUTS
 from kronsparse.bench.results import OURS, Row
 from kronsparse.bench.statistics import Wins, median, wins
@@ -14,6 +15,10 @@ from kronsparse.bench.targets import ANYONE, EAGER, GPU_TARGETS, Target
 from kronsparse.chains import Pattern
 
 Groups = Sequence[Sequence[Row]]  # the rows of each argument's files
+
+
+def _joined(groups: Groups) -> list[Row]:
+    return [row for rows in groups for row in rows]
 
 
 def _name(dtype: str, mode: str, layout: str) -> str:
@@ -42,7 +47,7 @@ def _sections(rows: Sequence[Row]) -> list[tuple[tuple[str, str, str], list[Meas
 def gpu_summary(groups: Groups, _: Sequence[str]) -> str:
     """Ours over the floor and over eager PyTorch, the default modes."""
     rows = []
-    for kind, ones in _sections(groups[0]):
+    for kind, ones in _sections(_joined(groups)):
         won = _won(ones, kind[1], EAGER)
         if kind[1] in ("", "fp32") and won:
             numbers = [f"{_floors(ones, kind[1]):.2f}", f"on {100 * won.share:.0f} %", f"{won.median:.1f}"]
@@ -68,7 +73,7 @@ def _marked(text: str, missed: bool) -> str:
 def targets(groups: Groups, _: Sequence[str]) -> str:
     """Every kind that was measured, with its goals; what misses one is bold."""
     rows = []
-    for kind, ones in _sections(groups[0]):
+    for kind, ones in _sections(_joined(groups)):
         mode, target = kind[1], GPU_TARGETS.get(kind, Target(math.inf))
         floors, eager, strided = _floors(ones, mode), _won(ones, mode, EAGER), _won(ones, mode, "strided")
         if eager is None:
@@ -138,7 +143,7 @@ def cpu_runs(groups: Groups, names: Sequence[str]) -> str:
 
 def cpu_halves(groups: Groups, _: Sequence[str]) -> str:
     """Ours in half precision over ours in f32."""
-    measured, rows = collect(groups[0]), []
+    measured, rows = collect(_joined(groups)), []
     for dtype in ("f16", "bf16"):
         cells = [f"{dtype} over f32, ours"]
         for layout in LAYOUTS:
@@ -155,7 +160,7 @@ def win_share(groups: Groups, words: Sequence[str]) -> str:
     """One number: the share of patterns won, for words dtype, mode or "default", layout, rival."""
     dtype, mode, layout, rival = words
     mode = mode if mode != "default" else "fp32" if dtype == "f32" else ""
-    won = _won(of_kind(collect(groups[0]), dtype, mode, layout), mode, rival)
+    won = _won(of_kind(collect(_joined(groups)), dtype, mode, layout), mode, rival)
     if won is None:
         raise ValueError(f"nothing measured of {' '.join(words)}")
     return f"{100 * won.share:.0f} %"
@@ -164,7 +169,7 @@ def win_share(groups: Groups, words: Sequence[str]) -> str:
 def small_batch(groups: Groups, _: Sequence[str]) -> str:
     """Microseconds of each pattern at each batch, ours and bmm's, with the bound."""
     best: dict[tuple[Pattern, int], dict[str, Row]] = {}
-    for row in latest(groups[0], "small"):
+    for row in latest(_joined(groups), "small"):
         if row["status"] == "ok":
             of_problem = best.setdefault((Pattern.parse(row["pattern"]), row["batch"]), {})
             known = of_problem.get(row["contender"])
@@ -184,6 +189,17 @@ def small_batch(groups: Groups, _: Sequence[str]) -> str:
     return markdown_table(Table(["pattern", f"ours, us {at}", "bmm", "goal"], rows))
 
 
+def layers(groups: Groups, words: Sequence[str]) -> str:
+    """Steps of training, of one dtype if it is named."""
+    rows = _joined(groups)
+    return steps_table([row for row in rows if not words or row.get("dtype") in words])
+
+
+def layer_sentences(groups: Groups, _: Sequence[str]) -> str:
+    """Their medians, and what a call costs the host."""
+    return "\n".join(f"- {told}" for told in sentences(_joined(groups)))
+
+
 TABLES: dict[str, Callable[[Groups, Sequence[str]], str]] = {
     "gpu-summary": gpu_summary,
     "targets": targets,
@@ -192,4 +208,6 @@ TABLES: dict[str, Callable[[Groups, Sequence[str]], str]] = {
     "cpu-halves": cpu_halves,
     "win-share": win_share,
     "small-batch": small_batch,
+    "layers": layers,
+    "layer-sentences": layer_sentences,
 }
