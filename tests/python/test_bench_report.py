@@ -229,7 +229,7 @@ def test_the_paper_s_bins_hold_its_patterns():
 def test_results_of_earlier_versions_can_be_read():
     for path in sorted((SOURCE / "results").glob("*.jsonl")):
         text = to_markdown(report.build(read_files([path])))
-        assert "## Overview" in text
+        assert any(title in text for title in ("## Overview", "## Small batches", "## Training")), path
     told = "\n".join(summary(read_files(GPU_FILES)))
     assert "| **kronsparse** | 64 | 1.91 (target 2.3: reached)" in told
 
@@ -295,12 +295,12 @@ def test_the_numbers_of_the_documents_are_those_of_the_results(capsys):
 @pytest.mark.skipif(not GPU_FILES, reason="needs the results of the repository")
 def test_a_number_that_drifted_is_found(tmp_path, capsys):
     text = (SOURCE / "docs" / "performance.md").read_text()
-    drifted = re.sub(r"\| f16 batch_first \| 64 \| 1\.91 ", "| f16 batch_first | 64 | 1.81 ", text)
+    drifted = re.sub(r"(\| f16 batch_first \| 64 \|) [\d.]+ ", r"\1 9.99 ", text)
     assert drifted != text
     copy = tmp_path / "performance.md"
     copy.write_text(drifted)
     assert main(["numbers", "--check", str(copy), "--root", str(SOURCE)]) == 1
-    assert "-| f16 batch_first | 64 | 1.81 " in capsys.readouterr().out
+    assert "-| f16 batch_first | 64 | 9.99 " in capsys.readouterr().out
     assert main(["numbers", str(copy), "--root", str(SOURCE)]) == 0
     assert copy.read_text() == text
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from kronsparse.bench.document import Table, markdown_table
+from kronsparse.bench.document import Section, Table, markdown_table
 from kronsparse.bench.results import Row
 
 RIVALS = ("bmm", "compiled")
 
 
-def steps_table(rows: Sequence[Row]) -> str:
-    """Markdown: a line for each layer, with the parts of its step and the rivals' times over ours."""
+def steps_table(rows: Sequence[Row]) -> Table:
+    """A line for each layer, with the parts of its step and the rivals' times over ours."""
     timed = _timed(rows)
     rivals = [name for name in RIVALS if any(name in row["step_s"] for row in timed.values())]
     lines = []
@@ -22,7 +22,7 @@ def steps_table(rows: Sequence[Row]) -> str:
         parts = (step["kernel"], row["forward_s"]["kernel"], row["adjoint_s"], row["gradient_s"])
         lines.append([problem, *(f"{part * 1e3:.2f}" for part in parts), *ratios])
     over = [f"{name} / ours" for name in rivals]
-    return markdown_table(Table(["layer", "step, ms", "forward", "adjoint", "gradient", *over], lines))
+    return Table(["layer", "step, ms", "forward", "adjoint", "gradient", *over], lines)
 
 
 def sentences(rows: Sequence[Row]) -> list[str]:
@@ -48,7 +48,12 @@ def sentences(rows: Sequence[Row]) -> list[str]:
 
 def summary(rows: Sequence[Row]) -> str:
     """All of it, in Markdown."""
-    return "\n\n".join([steps_table(rows), *sentences(rows)])
+    return "\n\n".join([markdown_table(steps_table(rows)), *sentences(rows)])
+
+
+def training(rows: Sequence[Row]) -> Section | None:
+    """The section of a report."""
+    return Section("Training", [steps_table(rows), *sentences(rows)]) if _timed(rows) else None
 
 
 def _timed(rows: Sequence[Row]) -> dict[str, Row]:

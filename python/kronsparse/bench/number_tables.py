@@ -192,7 +192,7 @@ def small_batch(groups: Groups, _: Sequence[str]) -> str:
 def layers(groups: Groups, words: Sequence[str]) -> str:
     """Steps of training, of one dtype if it is named."""
     rows = _joined(groups)
-    return steps_table([row for row in rows if not words or row.get("dtype") in words])
+    return markdown_table(steps_table([row for row in rows if not words or row.get("dtype") in words]))
 
 
 def layer_sentences(groups: Groups, _: Sequence[str]) -> str:

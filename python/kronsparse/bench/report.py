@@ -16,6 +16,7 @@ from kronsparse.bench import own_sections, paper_sections
 from kronsparse.bench.dataset import collect, family_of, kinds, latest, mode_of
 from kronsparse.bench.document import Document, Section, to_html, to_markdown
 from kronsparse.bench.energy_section import energy
+from kronsparse.bench.layer_table import training
 from kronsparse.bench.results import Row, last_run, read_files
 from kronsparse.bench.verdict import small_sections, summary, target_sections, targets_of
 
@@ -71,7 +72,7 @@ def build(rows: Sequence[Row], title: str | None = None) -> Document:
     if found:
         sections.append(own_sections.floor_distance(measured, found))
         sections.append(own_sections.where_we_lose(measured, found))
-    sections += small_sections(rows)
+    sections += [*small_sections(rows), training(rows)]
     if found and targets_of(run):
         sections += target_sections(rows, measured)
     if found:
