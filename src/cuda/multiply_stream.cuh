@@ -3,7 +3,8 @@
 
 #include "cuda/stream_store.cuh"
 
-namespace kronsparse::cuda::stream {
+namespace kronsparse::cuda {
+namespace stream {
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
@@ -17,9 +18,12 @@ __device__ inline void multiply_step(float (&sums)[samples / 2], std::uint64_t w
 }
 
 /// Requests the weights of all warpgroups, by turns. By one thread.
-__device__ inline void produce(const Arguments& args, const SharedLayout& layout, std::uint32_t base) {
-  WeightStream streams[max_warpgroups] = {
-      {args, layout, base, 0}, {args, layout, base, 1}, {args, layout, base, 2}, {args, layout, base, 3}};
+__device__ inline void produce(const Arguments& args, const SharedLayout& layout, const BlockPlace& place,
+                               std::uint32_t base) {
+  WeightStream streams[max_warpgroups] = {{args, layout, place, base, 0},
+                                          {args, layout, place, base, 1},
+                                          {args, layout, place, base, 2},
+                                          {args, layout, place, base, 3}};
   for (int chunk = 0; chunk < streams[0].chunks(); ++chunk)
 #pragma unroll
     for (int w = 0; w < max_warpgroups; ++w)
@@ -27,30 +31,46 @@ __device__ inline void produce(const Arguments& args, const SharedLayout& layout
 }
 #endif
 
+/// The weights in the order in which blocks, warpgroups, rows and instructions read them.
+template <class T>
+__global__ void pack(T* packed, const T* values, Cut cut, std::int64_t elements, std::int64_t b,
+                     std::int64_t c, std::int64_t d, std::int64_t k_stride, std::int64_t l_stride) {
+  for (std::int64_t index = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x; index < elements;
+       index += std::int64_t{gridDim.x} * blockDim.x) {
+    const auto at = PackedPlace::at<T>(cut, index);
+    packed[index] = at.k < b && at.l < c && at.j < d
+                        ? values[at.i * b * c * d + at.k * k_stride + at.l * l_stride + at.j]
+                        : static_cast<T>(0.0f);
+  }
+}
+
+}  // namespace stream
+
 template <class T, int samples>
-__global__ void __launch_bounds__(max_warpgroups * 128 + producer_threads, 1)
-    multiply_stream(const __grid_constant__ Arguments args) {
+__global__ void __launch_bounds__(stream::max_warpgroups * 128 + stream::producer_threads, 1)
+    multiply_stream(const __grid_constant__ stream::Arguments args) {
+  using namespace stream;
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  extern __shared__ __align__(1024) unsigned char shared[];
+  extern __shared__ __align__(1024) std::byte shared_memory[];
   const Cut& cut = args.cut;
   const SharedLayout layout = shared_layout(cut);
-  const std::uint32_t base = ptx::shared_address(shared);
+  const std::uint32_t base = ptx::shared_address(shared_memory);
   const std::uint32_t x_barriers = base + layout.barriers + cut.warpgroups * cut.stages * barrier_bytes;
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
   const bool is_producer = static_cast<int>(threadIdx.x) >= cut.threads;
   ptx::let_later_kernels_start();
-  if (cut.cluster > 1) cluster_arrive();  // this block has begun: others may write to its shared memory
+  if (cut.cluster > 1) ptx::cluster_arrive();  // this block has begun: others may write to its shared memory
   const BlockPlace place(args);
-  const RowStore<T, samples> store(args, place, layout, shared);
+  const RowStore<T, samples> store(args, place, layout, base);
   if (is_producer) {
     if (threadIdx.x == cut.threads) {
-      for (int w = 0; w < cut.warpgroups; ++w) WeightStream(args, layout, base, w).init();
+      for (int w = 0; w < cut.warpgroups; ++w) WeightStream(args, layout, place, base, w).init();
       for (int chunk = 0; chunk < cut.chunks; ++chunk) ptx::barrier_init(x_barriers + chunk * 8, 1);
       ptx::barrier_init_fence();
     }
     __syncwarp();
     ptx::barrier_signal(barriers_are_there, cut.threads + producer_threads);
-    if (threadIdx.x == cut.threads) produce(args, layout, base);
+    if (threadIdx.x == cut.threads) produce(args, layout, place, base);
     __syncwarp();
   } else {
     const TermOrder<T> order{.positions = cut.positions(), .run = cut.run};
@@ -79,8 +99,8 @@ __global__ void __launch_bounds__(max_warpgroups * 128 + producer_threads, 1)
     }
   }
 
-  if (cut.cluster > 1) cluster_wait();
-  WeightStream weights(args, layout, base, warpgroup);
+  if (cut.cluster > 1) ptx::cluster_wait();
+  WeightStream weights(args, layout, place, base, warpgroup);
   const int first_row = place.k_block * cut.block_rows();
   const int end_row = !is_producer && warpgroup < cut.warpgroups ? cut.block_rows() : 0;
 #pragma unroll 1
@@ -115,8 +135,8 @@ __global__ void __launch_bounds__(max_warpgroups * 128 + producer_threads, 1)
       store.share_out(sums, row);
   }
   if (cut.cluster > 1) {
-    cluster_arrive();
-    cluster_wait();
+    ptx::cluster_arrive();
+    ptx::cluster_wait();
     if (!is_producer) store.add_up();
   }
   if (args.y_vector == 0) return;
@@ -125,33 +145,4 @@ __global__ void __launch_bounds__(max_warpgroups * 128 + producer_threads, 1)
 #endif
 }
 
-/// The weights in the order in which blocks, warpgroups, rows and instructions read them.
-template <class T>
-__global__ void pack(T* packed, const T* values, Cut cut, std::int64_t elements, std::int64_t b,
-                     std::int64_t c, std::int64_t d, std::int64_t k_stride, std::int64_t l_stride) {
-  const TermOrder<T> order{.positions = cut.positions(), .run = cut.run};
-  for (std::int64_t index = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x; index < elements;
-       index += std::int64_t{gridDim.x} * blockDim.x) {
-    std::int64_t rest = index;
-    const auto take = [&rest](std::int64_t count) {
-      const std::int64_t digit = rest % count;
-      rest /= count;
-      return digit;
-    };
-    // An instruction's weights are blocks of 8 outputs by 8 terms, those of the next terms after all outputs.
-    const std::int64_t term = take(8), k_in_tile = take(tile_k), next_terms = take(2);
-    const std::int64_t step = take(std::int64_t{cut.chunks} * chunk_steps);
-    const std::int64_t r = take(cut.rows), warpgroup = take(cut.warpgroups);
-    const std::int64_t rank = take(cut.cluster), k_block = take(cut.k_blocks), j_block = take(cut.j_groups);
-    const std::int64_t i = rest;
-    const std::int64_t row = k_block * cut.block_rows() + r * cut.warpgroups + warpgroup;
-    const std::int64_t k = row / cut.j_group * tile_k + k_in_tile;
-    const std::int64_t j = j_block * cut.j_group + row % cut.j_group;
-    const std::int64_t l =
-        rank * order.positions + order.l_at(static_cast<int>(step * step_l + next_terms * 8 + term));
-    packed[index] = k < b && l < c && j < d ? values[i * b * c * d + k * k_stride + l * l_stride + j]
-                                            : static_cast<T>(0.0f);
-  }
-}
-
-}  // namespace kronsparse::cuda::stream
+}  // namespace kronsparse::cuda

@@ -136,9 +136,9 @@ __device__ inline uint4 load_cluster_16(std::uint32_t address) {
                       : "memory");
   return v;
 }
-__device__ inline void store_cluster_16(std::uint32_t address, const uint4& v) {
-  KRONSPARSE_SM90_ASM("st.shared::cluster.v4.u32 [%0], {%1,%2,%3,%4};\n" ::"r"(address), "r"(v.x), "r"(v.y),
-                      "r"(v.z), "r"(v.w)
+/// Floats, not their bits: those could be taken before a wgmma that makes them is waited for.
+__device__ inline void store_cluster_floats(std::uint32_t address, float v0, float v1) {
+  KRONSPARSE_SM90_ASM("st.shared::cluster.v2.f32 [%0], {%1,%2};\n" ::"r"(address), "f"(v0), "f"(v1)
                       : "memory");
 }
 

@@ -16,7 +16,7 @@ class RowStore {
   using Sums = float[samples / 2];
 
   __device__ RowStore(const Arguments& args, const BlockPlace& place, const SharedLayout& layout,
-                      unsigned char* shared)
+                      std::uint32_t shared)
       : args_(args), place_(place), layout_(layout), shared_(shared) {}
 
   /// All terms are in: results go to shared memory, or to y where features are not neighbours.
@@ -42,15 +42,15 @@ class RowStore {
     const int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16 + lane / 4;
     const int share = args_.cut.share(), share_log2 = 31 - __clz(share);
     const int stride = partial_stride(args_.cut);
-    const std::uint32_t partials = ptx::shared_address(partials_of(row) + place_.rank * tile_k * stride);
+    const std::uint32_t partials = partials_of(row) + place_.rank * tile_k * stride * 4;
 #pragma unroll
     for (int q = 0; q < samples / 8; ++q) {
       const int sample = 8 * q + lane % 4 * 2;
-      const std::uint32_t to = in_block(partials, sample >> share_log2);
+      const std::uint32_t to = ptx::cluster_address(partials, sample >> share_log2);
 #pragma unroll
       for (int h = 0; h < 2; ++h)
-        store_in_block(to + ((first + 8 * h) * stride + (sample & (share - 1))) * 4, sums[4 * q + 2 * h],
-                       sums[4 * q + 2 * h + 1]);
+        ptx::store_cluster_floats(to + ((first + 8 * h) * stride + (sample & (share - 1))) * 4,
+                                  sums[4 * q + 2 * h], sums[4 * q + 2 * h + 1]);
     }
   }
 
@@ -65,10 +65,11 @@ class RowStore {
       const int row = piece / tile_k >> quads_log2;
       const Target target = target_of(row, k);
       float sums[4] = {target.bias, target.bias, target.bias, target.bias};
-      const float* from = partials_of(row) + k * stride + sample;
-      for (int rank = 0; rank < cut.cluster; ++rank, from += tile_k * stride) {
-        const float4 part = *reinterpret_cast<const float4*>(from);
-        sums[0] += part.x, sums[1] += part.y, sums[2] += part.z, sums[3] += part.w;
+      std::uint32_t from = partials_of(row) + (k * stride + sample) * 4;
+      for (int rank = 0; rank < cut.cluster; ++rank, from += tile_k * stride * 4) {
+        const uint4 part = ptx::load_shared_16(from);
+        sums[0] += __uint_as_float(part.x), sums[1] += __uint_as_float(part.y);
+        sums[2] += __uint_as_float(part.z), sums[3] += __uint_as_float(part.w);
       }
       activate_all(sums);
 #pragma unroll
@@ -83,7 +84,7 @@ class RowStore {
     else if (args_.y_vector == 4)
       copy_vectors<uint2>();
     else if (args_.y_vector == 1)
-      copy_vectors<T>();
+      copy_vectors<std::uint16_t>();
   }
 
  private:
@@ -94,9 +95,8 @@ class RowStore {
     std::int64_t feature;
   };
 
-  __device__ float* partials_of(int row) const {
-    return reinterpret_cast<float*>(shared_ + layout_.partials) +
-           row * args_.cut.cluster * tile_k * partial_stride(args_.cut);
+  __device__ std::uint32_t partials_of(int row) const {
+    return shared_ + layout_.partials + row * args_.cut.cluster * tile_k * partial_stride(args_.cut) * 4;
   }
 
   __device__ T* y() const {
@@ -127,8 +127,8 @@ class RowStore {
   __device__ void put(const Target& target, int sample, int there, float value) const {
     if (!target.exists || sample >= there) return;
     if (args_.y_vector != 0)
-      reinterpret_cast<T*>(shared_ + layout_.results + sample * layout_.result)[target.at] =
-          static_cast<T>(value);
+      ptx::store_shared_2(shared_ + layout_.results + sample * layout_.result + target.at * 2,
+                          static_cast<std::uint16_t>(pair(value, 0.0f)));
     else
       y()[sample * args_.y_sample + target.feature * args_.y_feature] = static_cast<T>(value);
   }
@@ -138,8 +138,7 @@ class RowStore {
   __device__ void put_matrices(const Sums& sums, int row) const {
     const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
     // Lanes 8m to 8m + 7 give the addresses of matrix m: samples 8·(m/2), outputs 8·(m%2).
-    std::uint32_t to = ptx::shared_address(shared_ + layout_.results) +
-                       (lane / 16 * 8 + lane % 8) * layout_.result +
+    std::uint32_t to = shared_ + layout_.results + (lane / 16 * 8 + lane % 8) * layout_.result +
                        (row * tile_k + warp * 16 + lane / 8 % 2 * 8) * 2;
 #pragma unroll
     for (int q = 0; q + 1 < samples / 8; q += 2, to += 16 * layout_.result)
@@ -153,6 +152,16 @@ class RowStore {
     std::uint32_t word;
     memcpy(&word, parts, 4);
     return word;
+  }
+
+  template <class Vector>
+  __device__ static Vector loaded(std::uint32_t from) {
+    if constexpr (sizeof(Vector) == 16)
+      return ptx::load_shared_16(from);
+    else if constexpr (sizeof(Vector) == 8)
+      return ptx::load_shared_8(from);
+    else
+      return ptx::load_shared_2(from);
   }
 
   template <class Vector>
@@ -179,7 +188,7 @@ class RowStore {
         if (j + (at & (block_j - 1)) >= args_.d) return;
       }
       *reinterpret_cast<Vector*>(to + sample * args_.y_sample + feature) =
-          reinterpret_cast<const Vector*>(shared_ + layout_.results + sample * layout_.result)[piece];
+          loaded<Vector>(shared_ + layout_.results + sample * layout_.result + at * 2);
     });
   }
 
@@ -209,7 +218,7 @@ class RowStore {
   const Arguments& args_;
   const BlockPlace& place_;
   const SharedLayout& layout_;
-  unsigned char* shared_;
+  std::uint32_t shared_;
 };
 
 #endif

@@ -94,6 +94,32 @@ struct SharedLayout {
   return s;
 }
 
+/// Which weight lies at a place of the packed ones; some do not exist.
+struct PackedPlace {
+  std::int64_t i, k, l, j;
+
+  template <class T>
+  [[nodiscard]] __host__ __device__ static PackedPlace at(const Cut& cut, std::int64_t index) {
+    const auto take = [&index](std::int64_t count) {
+      const std::int64_t digit = index % count;
+      index /= count;
+      return digit;
+    };
+    // An instruction's weights are blocks of 8 outputs by 8 terms, those of the next terms after all outputs.
+    const std::int64_t term = take(8), k_in_tile = take(tile_k), next_terms = take(2);
+    const std::int64_t step = take(std::int64_t{cut.chunks} * chunk_steps);
+    const std::int64_t r = take(cut.rows), warpgroup = take(cut.warpgroups);
+    const std::int64_t rank = take(cut.cluster), k_block = take(cut.k_blocks), j_block = take(cut.j_groups);
+    const std::int64_t row = k_block * cut.block_rows() + r * cut.warpgroups + warpgroup;
+    const TermOrder<T> order{.positions = cut.positions(), .run = cut.run};
+    const auto position = static_cast<int>(step * step_l + next_terms * 8 + term);
+    return {.i = index,
+            .k = row / cut.j_group * tile_k + k_in_tile,
+            .l = rank * order.positions + order.l_at(position),
+            .j = j_block * cut.j_group + row % cut.j_group};
+  }
+};
+
 /// Everything one launch needs.
 struct Arguments {
   CUtensorMap x_map;  ///< where x comes by tensor copies
@@ -109,24 +135,10 @@ struct Arguments {
   std::int64_t y_sample, y_feature;
   int y_vector;  ///< neighbouring features that are stored at once: 8, 4 or 1; 0 where features are not
                  ///< neighbours
-  Divisor cluster, k_blocks, j_groups, j_group;
+  Divisor blocks_of_weights, cluster, k_blocks, j_groups, j_group;
 };
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-__device__ inline void cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-__device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-/// The same place in the shared memory of another block of the cluster.
-__device__ inline std::uint32_t in_block(std::uint32_t address, int rank) {
-  std::uint32_t remote;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
-  return remote;
-}
-__device__ inline void store_in_block(std::uint32_t remote, float v0, float v1) {
-  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(remote), "f"(v0), "f"(v1) : "memory");
-}
 
 /// Arguments of a launch come from memory, line by line, when they are first read: at `unused`, for nobody to
 /// wait for them later.
@@ -140,7 +152,8 @@ __device__ inline void read_arguments(const Arguments& args, std::uint32_t unuse
 
 /// Where a block stands: its panel, its rows, its part of l, its samples.
 struct BlockPlace {
-  int i, j;  ///< j the first of the panel
+  int of_weights;  ///< its number among those of the same samples
+  int i, j;        ///< j the first of the panel
   int k_block;
   int rank;  ///< in the cluster
   int first_sample, samples;
@@ -152,12 +165,14 @@ struct BlockPlace {
       rest = quotient;
       return static_cast<int>(digit);
     };
-    unsigned rest = blockIdx.x;
+    unsigned rest = ptx::block_number();
+    of_weights = take(rest, args.blocks_of_weights);
+    first_sample = static_cast<int>(rest) * args.cut.samples;
+    rest = static_cast<unsigned>(of_weights);
     rank = take(rest, args.cluster);
     k_block = take(rest, args.k_blocks);
     j = take(rest, args.j_groups) * args.cut.j_group;
     i = static_cast<int>(rest);
-    first_sample = static_cast<int>(blockIdx.y) * args.cut.samples;
     samples = min(args.batch - first_sample, args.cut.samples);
   }
 };
@@ -165,11 +180,11 @@ struct BlockPlace {
 /// The weights of one warpgroup on their way through its stages.
 class WeightStream {
  public:
-  __device__ WeightStream(const Arguments& args, const SharedLayout& layout, std::uint32_t base,
-                          int warpgroup)
+  __device__ WeightStream(const Arguments& args, const SharedLayout& layout, const BlockPlace& place,
+                          std::uint32_t base, int warpgroup)
       : count_(args.cut.stages), chunks_(args.cut.rows * args.cut.chunks) {
-    from_ =
-        args.weights + (std::int64_t{blockIdx.x} * args.cut.warpgroups + warpgroup) * chunks_ * chunk_bytes;
+    from_ = args.weights +
+            (std::int64_t{place.of_weights} * args.cut.warpgroups + warpgroup) * chunks_ * chunk_bytes;
     stages_ = base + layout.weights + warpgroup * count_ * chunk_bytes;
     barriers_ = base + layout.barriers + warpgroup * count_ * barrier_bytes;
   }

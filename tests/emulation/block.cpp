@@ -235,7 +235,7 @@ void Block::wait_phase(std::uint32_t barrier, unsigned parity) {
 }
 
 void Block::perform(const Copy& copy) {
-  std::byte* to = shared(copy.to, copy.filled, copy.filled == 4 ? 4 : 16);
+  std::byte* to = shared(copy.to, copy.filled, std::min(copy.filled, 16));
   std::memset(to, 0, static_cast<std::size_t>(copy.filled));
   if (copy.bytes > 0) std::memcpy(to, copy.from, static_cast<std::size_t>(copy.bytes));
 }

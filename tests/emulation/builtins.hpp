@@ -32,6 +32,16 @@ constexpr T max(T a, T b) {
 
 inline std::uint32_t __float_as_uint(float value) { return std::bit_cast<std::uint32_t>(value); }
 inline float __uint_as_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+inline int __ffs(int value) { return value == 0 ? 0 : std::countr_zero(static_cast<unsigned>(value)) + 1; }
+template <class T>
+T __ldcg(const T* address) {
+  return *address;
+}
+/// Only for what all lanes have alike.
+template <class T>
+T __shfl_sync(unsigned /*lanes*/, T value, int /*from*/) {
+  return value;
+}
 inline int __clz(int value) { return std::countl_zero(static_cast<unsigned>(value)); }
 
 /// Four bytes of the eight of (low, high), each chosen by a digit of the selector.

@@ -32,7 +32,7 @@ GemmCut run_gemm(const ProductCase& one) {
       !cuda::gemm_y_view(one.problem, config, nullptr).strides_fit())
     throw EmulationError("not for the copy engine");
   GemmCut cut{one.problem.dtype, config.shape_index, config.w_slots, false, false};
-  run_product(one, config.order, false, [&](const Operands& operands, const void* weights) {
+  run_product(one, PackedOrder::of(config.order), false, [&](const Operands& operands, const void* weights) {
     const auto arguments =
         std::make_shared<cuda::GemmArguments>(cuda::gemm_arguments(one.problem, config, operands, weights));
     cut.x_tensor_copies = arguments->x_tensor_copies;

@@ -19,10 +19,10 @@ struct Weights {
   Memory packed;
 };
 
-Weights make_weights(const cuda::Product& p, const cuda::WgmmaOrder& order, DType dtype, int range,
+Weights make_weights(const cuda::Product& p, const PackedOrder& order, DType dtype, int range,
                      Numbers& numbers) {
-  Weights weights{{}, Memory(dtype, order.elements(), 0)};
-  for (std::int64_t at = 0; at < order.elements(); ++at) weights.packed.set_bits(at, 0);
+  Weights weights{{}, Memory(dtype, order.elements, 0)};
+  for (std::int64_t at = 0; at < order.elements; ++at) weights.packed.set_bits(at, 0);
   for (std::int64_t i = 0; i < p.a; ++i)
     for (std::int64_t k = 0; k < p.b; ++k)
       for (std::int64_t l = 0; l < p.c; ++l)
@@ -37,12 +37,19 @@ Weights make_weights(const cuda::Product& p, const cuda::WgmmaOrder& order, DTyp
           const auto high =
               std::bit_cast<float>((std::bit_cast<std::uint32_t>(value) + 0x1000u) & 0xffffe000u);
           weights.packed.set(to, high);
-          weights.packed.set(to + order.tile_k * 16, value - high);
+          weights.packed.set(to + order.to_rest, value - high);
         }
   return weights;
 }
 
 }  // namespace
+
+PackedOrder PackedOrder::of(const cuda::WgmmaOrder& order) {
+  const auto place = [order](std::int64_t i, std::int64_t k, std::int64_t l, std::int64_t j) {
+    return order.place(i, k, l, j);
+  };
+  return {order.elements(), place, order.tile_k * 16};
+}
 
 std::string ProductCase::text() const {
   return problem.to_string() + " x+" + std::to_string(x_offset) + " g+" + std::to_string(g_offset) + " y+" +
@@ -61,7 +68,7 @@ cuda::GpuFacts ProductCase::gpu() const {
   return facts;
 }
 
-void run_product(const ProductCase& one, const cuda::WgmmaOrder& order, bool split,
+void run_product(const ProductCase& one, const PackedOrder& order, bool split,
                  const std::function<Launch(const Operands&, const void*)>& launch_of) {
   const Problem& problem = one.problem;
   problem.validate();
@@ -85,7 +92,7 @@ void run_product(const ProductCase& one, const cuda::WgmmaOrder& order, bool spl
   const Operands operands{.x = x.first(), .y = y.first(), .bias = problem.bias ? bias.first() : nullptr};
   const GlobalMemory memory{{x.range(), weights.packed.range()}, {y.range()}};
   const Launch work = launch_of(operands, weights.packed.first());
-  launch(work.blocks, 1, work.threads, work.shared_bytes, one.timing, memory, work.kernel);
+  launch(work.blocks, work.cluster_blocks, work.threads, work.shared_bytes, one.timing, memory, work.kernel);
 
   std::vector<float> x_values;
   for (std::int64_t at = 0; at < x.elements(); ++at) x_values.push_back(x.value(at));

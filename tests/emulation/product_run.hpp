@@ -31,11 +31,21 @@ struct Launch {
   int threads;
   int shared_bytes;
   std::function<void()> kernel;
+  int cluster_blocks = 1;
+};
+
+/// Where packing puts a weight.
+struct PackedOrder {
+  std::int64_t elements;
+  std::function<std::int64_t(std::int64_t i, std::int64_t k, std::int64_t l, std::int64_t j)> place;
+  std::int64_t to_rest = 0;  ///< of floats that are two TF32 numbers
+
+  static PackedOrder of(const cuda::WgmmaOrder& order);
 };
 
 /// Runs what `launch_of(operands, packed weights)` says; an EmulationError says which result differs, or
 /// what the kernel did that a GPU would not allow. `split`: floats are two TF32 numbers.
-void run_product(const ProductCase& one, const cuda::WgmmaOrder& order, bool split,
+void run_product(const ProductCase& one, const PackedOrder& order, bool split,
                  const std::function<Launch(const Operands&, const void*)>& launch_of);
 
 }  // namespace kronsparse::emulation

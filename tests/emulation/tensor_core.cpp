@@ -66,25 +66,33 @@ void gather_left(Matrices& m, const WgmmaIssue& product, int thread) {
   }
 }
 
-/// The half number at a place of a swizzled operand: 8 rows of 128 bytes, then the next 8. The
-/// hardware exchanges units of 16 bytes by the address itself.
-float swizzled_number(Block& block, Kind kind, std::uint64_t operand, int row, int byte) {
+/// The half number at a place of an operand. Swizzled: 8 rows of 128 bytes, then the next 8; the hardware
+/// exchanges units of 16 bytes by the address itself. Else blocks of 8 rows of 16 bytes.
+float shared_number(Block& block, Kind kind, std::uint64_t operand, int row, int byte) {
   const auto field = [&](int shift) { return static_cast<std::uint32_t>(operand >> shift & 0x3fff) << 4; };
-  if ((operand & kSwizzled) == 0) throw EmulationError("an operand in shared memory that is not swizzled");
-  const std::uint32_t address = field(0) + static_cast<std::uint32_t>(row / 8) * field(32) +
-                                static_cast<std::uint32_t>(row % 8 * 128 + byte);
+  const bool swizzled = (operand & kSwizzled) != 0;
+  std::uint32_t address = field(0) + static_cast<std::uint32_t>(row / 8) * field(32);
+  if (swizzled) {
+    address += static_cast<std::uint32_t>(row % 8 * 128 + byte);
+    address ^= (address >> 7 & 7) << 4;
+  } else {
+    address += static_cast<std::uint32_t>(byte / 16) * field(16) +
+               static_cast<std::uint32_t>(row % 8 * 16 + byte % 16);
+  }
   std::uint16_t bits = 0;
-  std::memcpy(&bits, block.shared(address ^ (address >> 7 & 7) << 4, 2, 2), 2);
+  std::memcpy(&bits, block.shared(address, 2, 2), 2);
   return number_of(kind, bits);
 }
 
 /// Rows of terms, one for each sample, or rows of samples, one for each term.
 void gather_shared_left(Matrices& m, Block& block, const WgmmaIssue& product) {
   const bool columns = product.left_form == WgmmaIssue::Left::columns;
+  if (columns && (product.left_shared & kSwizzled) == 0)
+    throw EmulationError("rows of samples in shared memory that are not swizzled");
   for (int row = 0; row < kRows; ++row)
     for (int term = 0; term < kMaxTerms; ++term)
-      m.left[row][term] = swizzled_number(block, product.kind, product.left_shared, columns ? term : row,
-                                          (columns ? row : term) * 2);
+      m.left[row][term] = shared_number(block, product.kind, product.left_shared, columns ? term : row,
+                                        (columns ? row : term) * 2);
 }
 
 /// Blocks of 8 columns by 16 bytes of terms, each contiguous, a row of 16 bytes a column.
@@ -95,7 +103,7 @@ void gather_right(Matrices& m, Block& block, const WgmmaIssue& product) {
   if ((product.right & kSwizzled) != 0) {
     for (int column = 0; column < product.columns; ++column)
       for (int term = 0; term < kMaxTerms; ++term)
-        m.right[term][column] = swizzled_number(block, product.kind, product.right, column, term * 2);
+        m.right[term][column] = shared_number(block, product.kind, product.right, column, term * 2);
     return;
   }
   const std::uint32_t address = field(0), next_terms = field(16), next_columns = field(32);

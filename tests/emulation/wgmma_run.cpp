@@ -31,7 +31,7 @@ WgmmaCut run_wgmma(const ProductCase& one) {
     throw EmulationError("the tiles do not fit");
   WgmmaCut cut{config.arithmetic, config.shape_index, config.resident, 0, 0};
   run_product(
-      one, config.order, config.arithmetic == Arithmetic::tf32x3,
+      one, PackedOrder::of(config.order), config.arithmetic == Arithmetic::tf32x3,
       [&](const Operands& operands, const void* weights) {
         const cuda::WgmmaArguments arguments = cuda::wgmma_arguments(one.problem, config, operands, weights);
         cut.x_copy = arguments.x_copy;

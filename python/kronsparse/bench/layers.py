@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from kronsparse import __version__
 from kronsparse.bench import machine
 from kronsparse.bench.devices import Device, open_device
 from kronsparse.bench.devices import machine as hardware_of
@@ -62,7 +63,7 @@ def main(options: argparse.Namespace) -> int:
     device = open_device(options.device)
     hardware = hardware_of(device)
     results = Results(options.output or default_path("layers", str(hardware.get("gpu") or hardware["cpu"])))
-    versions = {"torch": torch.__version__, "cuda": str(torch.version.cuda)}
+    versions = {"kronsparse": __version__, "torch": torch.__version__, "cuda": str(torch.version.cuda)}
     results.add("run", suite="layers", machine=hardware, versions=versions, commit=machine.commit())
     results.add("host", **host_time(device))
     for dtype in options.dtypes:

@@ -24,6 +24,10 @@ inline void copy_async_4(std::uint32_t to, const void* from, bool valid) {
 inline void copy_async_16(std::uint32_t to, const void* from, int bytes) {
   Block::current().copy_async(to, from, bytes, 16);
 }
+template <int size>
+inline void copy_async(std::uint32_t to, const void* from, int bytes) {
+  Block::current().copy_async(to, from, bytes, size);
+}
 inline void commit_copies() { Block::current().commit_copies(); }
 template <int Pending>
 inline void wait_copies() {

@@ -61,17 +61,18 @@ inline constexpr int kRankShift = 24;
 inline std::uint32_t cluster_address(std::uint32_t address, std::uint32_t rank) {
   return address | rank << kRankShift;
 }
-inline std::byte* shared_of_cluster(std::uint32_t address) {
+inline std::byte* shared_of_cluster(std::uint32_t address, int bytes) {
   const auto& blocks = Block::current().cluster().blocks;
-  return blocks.at(address >> kRankShift)->shared(address & ((1u << kRankShift) - 1), 16, 16);
+  return blocks.at(address >> kRankShift)->shared(address & ((1u << kRankShift) - 1), bytes, bytes);
 }
 inline uint4 load_cluster_16(std::uint32_t address) {
   uint4 value;
-  std::memcpy(&value, shared_of_cluster(address), 16);
+  std::memcpy(&value, shared_of_cluster(address, 16), 16);
   return value;
 }
-inline void store_cluster_16(std::uint32_t address, const uint4& value) {
-  std::memcpy(shared_of_cluster(address), &value, 16);
+inline void store_cluster_floats(std::uint32_t address, float v0, float v1) {
+  const std::array<float, 2> values{v0, v1};
+  std::memcpy(shared_of_cluster(address, 8), values.data(), 8);
 }
 
 inline void barrier_of(int number, int threads) {

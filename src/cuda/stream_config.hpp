@@ -1,0 +1,48 @@
+// How small batches of half types are cut up on Hopper, and what their kernels are told. Host code only.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "cuda/product.hpp"
+#include "cuda/runtime.hpp"
+#include "cuda/stream_tiles.cuh"
+#include "kronsparse/plan.hpp"
+
+namespace kronsparse::cuda {
+
+namespace stream {
+
+inline constexpr int max_batch = 64;
+
+struct Choice {
+  Cut cut;
+  double seconds = std::numeric_limits<double>::infinity();  ///< predicted; infinite where there is no way
+};
+
+/// The cheapest cut, by the cost model.
+[[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts);
+
+/// Blocks that have weights of their own; each sample block needs as many.
+[[nodiscard]] std::int64_t blocks_of_weights(const Cut& cut, const Product& p);
+[[nodiscard]] inline std::int64_t sample_blocks(const Cut& cut, const Product& p) {
+  return divided_up(p.batch, cut.samples);
+}
+/// Chunks of weights that a block reads, and bytes of all packed weights.
+[[nodiscard]] inline std::int64_t block_chunks(const Cut& cut) {
+  return std::int64_t{cut.block_rows()} * cut.chunks;
+}
+[[nodiscard]] std::int64_t weight_bytes(const Cut& cut, const Product& p);
+
+/// What a launch is told. Operands that are not aligned are read and written in smaller units.
+[[nodiscard]] Arguments arguments_of(const Problem& problem, const Cut& cut, const Operands& operands,
+                                     const void* weights);
+
+}  // namespace stream
+
+using StreamKernel = void (*)(stream::Arguments);
+
+/// The kernel for so many samples of a block, of f16 or bf16.
+[[nodiscard]] StreamKernel stream_kernel(DType dtype, int samples);
+
+}  // namespace kronsparse::cuda
