@@ -11,11 +11,11 @@ import torch
 from bench_helpers import CEILINGS, FakeNvml, pretend_gpu, shorten_windows
 from kronsparse.bench.answers import Checker, Errors, is_right, is_sound
 from kronsparse.bench.arena import Arena, draw_values
+from kronsparse.bench.c_api import Library, find_library
 from kronsparse.bench.contest import Contest, Table, hold_contest
 from kronsparse.bench.devices import CpuDevice, Rotation
 from kronsparse.bench.energy import EnergyUnavailableError, NvmlMeter, RaplMeter, open_meter
 from kronsparse.bench.energy_contest import hold_energy_contest, idle_watts, observe
-from kronsparse.bench.library import Library, find_library
 from kronsparse.bench.problems import Problem
 from kronsparse.bench.spellings import FAMILIES, spellings_for
 from kronsparse.bench.timing import interleaved

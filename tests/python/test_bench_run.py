@@ -13,10 +13,10 @@ import torch
 from bench_helpers import CEILINGS, FakeNvml, pretend_gpu, run_in_process, run_record, shorten_windows
 from kronsparse.bench import machine, sweep
 from kronsparse.bench.arena import Arena
+from kronsparse.bench.c_api import Library
 from kronsparse.bench.contest import Table, hold_contest
 from kronsparse.bench.devices import CpuDevice
 from kronsparse.bench.energy import NvmlMeter
-from kronsparse.bench.library import Library
 from kronsparse.bench.problems import Problem
 from kronsparse.bench.results import Results, read_rows
 from kronsparse.bench.suites import SUITES

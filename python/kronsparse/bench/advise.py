@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kronsparse.bench.c_api import Library, find_library
 from kronsparse.bench.dataset import latest
 from kronsparse.bench.document import Table, markdown_table
-from kronsparse.bench.library import Library, find_library
 from kronsparse.bench.machine import default_device
 from kronsparse.bench.problems import DTYPES, LAYOUTS, MODES, Problem
 from kronsparse.bench.proposals import Proposal, proposals
@@ -167,12 +167,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--device", default=default_device(), help="cuda:N or cpu (default: the GPU if there is one)")
     add("--results", type=Path, nargs="+", default=[], help="files that `run` wrote on this device")
     add("--top", type=int, default=15, metavar="N", help="how many to list (default 15)")
-    add("--library", metavar="PATH", help="libkronsparse (else $KRONSPARSE_LIBRARY, else what is found)")
+    add(
+        "--library",
+        dest="shared_library",
+        metavar="PATH",
+        help="libkronsparse (else $KRONSPARSE_LIBRARY, else what is found)",
+    )
 
 
 def main(options: argparse.Namespace) -> int:
     """Prints the advice; 0."""
-    library = Library(find_library(options.library))
+    library = Library(find_library(options.shared_library))
     mode = options.mode if options.dtype == "f32" else ""
     layer = Layer(options.rows, options.cols, options.dtype, mode, options.layout, options.batch)
     most = parameters(options.parameters, options.rows * options.cols)

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from kronsparse.bench.answers import Checker, Errors, is_right, is_sound
 from kronsparse.bench.arena import Arena, draw_values
+from kronsparse.bench.c_api import KronsparseError, Library, Plan
 from kronsparse.bench.ceilings import Ceilings, tf32_allowed
 from kronsparse.bench.devices import CpuDevice, Device, Rotation
-from kronsparse.bench.library import KronsparseError, Library, Plan
 from kronsparse.bench.problems import Problem
 from kronsparse.bench.results import OURS, Row
 from kronsparse.bench.spellings import Product, Spelling, spellings_for
@@ -92,7 +92,7 @@ class Table:
 
     arena: Arena
     ceilings: Ceilings
-    library: Library
+    c_api: Library
     implementation: str | None = None  # forced
     effort: Effort | None = None  # other than the device's own
 
@@ -175,10 +175,10 @@ class Contest:
         plain = mode == "ieee" or isinstance(table.device, CpuDevice)
         try:
             plan = self._plans.enter_context(
-                make_plan(table.library, table.device, text, self.values, table.implementation)
+                make_plan(table.c_api, table.device, text, self.values, table.implementation)
             )
             contender.implementation = plan.implementation
-            contender.predicted_s = table.library.predict(text, table.implementation, table.device.name)
+            contender.predicted_s = table.c_api.predict(text, table.implementation, table.device.name)
             with tf32_allowed(mode == "tf32"):
                 of_torch = self.checker.errors_of_torch()
             terms = self.problem.pattern.c if plain else 1

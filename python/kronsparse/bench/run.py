@@ -53,7 +53,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--windows", type=int, default=1, metavar="N", help="windows of energy per contender (default 1)")
     add("--impl", metavar="NAME", help="force an implementation of kronsparse")
-    add("--library", metavar="PATH", help="libkronsparse (else $KRONSPARSE_LIBRARY, else what is found)")
+    add(
+        "--library",
+        dest="shared_library",
+        metavar="PATH",
+        help="libkronsparse (else $KRONSPARSE_LIBRARY, else what is found)",
+    )
     add("--threads", type=int, default=2, metavar="N", help="threads and cores, on a CPU (default 2)")
     add("--output", type=Path, metavar="FILE", help="appended to; default: a new file under results/")
 

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from kronsparse.bench.answers import TORCH_DTYPES, Checker, Errors, is_right, is_sound
 from kronsparse.bench.arena import draw_values
+from kronsparse.bench.c_api import KronsparseError, Library, Plan
 from kronsparse.bench.ceilings import Ceilings
 from kronsparse.bench.contest import Contender, first_line, make_plan
 from kronsparse.bench.devices import Device, Rotation
-from kronsparse.bench.library import KronsparseError, Library, Plan
 from kronsparse.bench.problems import Problem
 from kronsparse.bench.results import OURS, Row
 from kronsparse.bench.spellings import Product, spellings_for

@@ -14,13 +14,13 @@ import torch
 
 from kronsparse.bench import machine
 from kronsparse.bench.arena import Arena
+from kronsparse.bench.c_api import Library, find_library
 from kronsparse.bench.ceilings import Ceilings
 from kronsparse.bench.contest import Table, first_line, hold_contest
 from kronsparse.bench.devices import Device, open_device
 from kronsparse.bench.devices import machine as hardware_of
 from kronsparse.bench.energy import open_meter
 from kronsparse.bench.energy_contest import hold_energy_contest, idle_watts
-from kronsparse.bench.library import Library, find_library
 from kronsparse.bench.options import clock
 from kronsparse.bench.problems import Problem
 from kronsparse.bench.results import OURS, Results, Row, default_path, last_run
@@ -237,7 +237,7 @@ def sweep(options: argparse.Namespace) -> int:
     device = open_device(options.device)
     if device.name == "cpu":
         torch.set_num_threads(options.threads)
-    library = Library(find_library(options.library))
+    library = Library(find_library(options.shared_library))
     if kind == "energy":
         open_meter(device.name, device.uuid)  # refuses before anything is measured
     hardware = hardware_of(device)
