@@ -19,11 +19,17 @@ namespace {
 class StreamExecutor final : public Executor {
  public:
   StreamExecutor(const Problem& problem, Device device, const Cut& cut)
-      : problem_(problem), product_(product_of(problem)), cut_(cut), device_(device.index) {
+      : problem_(problem), product_(product_of(problem)), device_(device.index) {
     const DeviceGuard guard(device_);
     kernel_ = reinterpret_cast<const void*>(stream_kernel(problem.dtype, cut.samples));
     allow_shared_memory(kernel_, gpu(device));
     weights_ = DeviceMemory(device_, static_cast<std::size_t>(weight_bytes(cut, product_)));
+    arguments_ = arguments_of(problem, cut, weights_.data());
+    shape_ = {
+        .blocks = static_cast<unsigned>(blocks_of_weights(cut, product_) * sample_blocks(cut, product_)),
+        .threads = cut.threads + producer_threads,
+        .shared_bytes = static_cast<std::size_t>(shared_layout(cut).total),
+        .cluster_blocks = cut.cluster};
   }
 
   void set_values(const void* values, Stream stream) override {
@@ -38,14 +44,9 @@ class StreamExecutor final : public Executor {
 
   void run(const Operands& operands) const override {
     const DeviceGuard guard(device_);
-    launch(
-        "multiply_stream", kernel_,
-        {.blocks = static_cast<unsigned>(blocks_of_weights(cut_, product_) * sample_blocks(cut_, product_)),
-         .threads = cut_.threads + producer_threads,
-         .shared_bytes = static_cast<std::size_t>(shared_layout(cut_).total),
-         .cluster_blocks = cut_.cluster,
-         .overlapping = fresh_.may_overlap(operands.stream)},
-        operands.stream, arguments_of(problem_, cut_, operands, weights_.data()));
+    LaunchShape shape = shape_;
+    shape.overlapping = fresh_.may_overlap(operands.stream);
+    launch("multiply_stream", kernel_, shape, operands.stream, with_operands(arguments_, product_, operands));
   }
 
   [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }
@@ -58,17 +59,18 @@ class StreamExecutor final : public Executor {
     const auto elements = static_cast<std::int64_t>(weights_.bytes() / sizeof(T));
     const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(divided_up(elements, 256), 8192));
     pack<T><<<blocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(
-        static_cast<T*>(weights_.data()), static_cast<const T*>(values), cut_, elements, p.b, p.c, p.d,
-        transposed ? p.d : p.c * p.d, transposed ? p.b * p.d : p.d);
+        static_cast<T*>(weights_.data()), static_cast<const T*>(values), arguments_.cut, elements, p.b, p.c,
+        p.d, transposed ? p.d : p.c * p.d, transposed ? p.b * p.d : p.d);
   }
 
   Problem problem_;
   Product product_;
-  Cut cut_;
   int device_;
   const void* kernel_ = nullptr;
   DeviceMemory weights_;
   FreshWeights fresh_;
+  Arguments arguments_{};  ///< all but the operands
+  LaunchShape shape_;
 };
 
 std::string refuse(const Problem& problem, Device device) {

@@ -170,27 +170,14 @@ Choice choose(const Problem& problem, const GpuFacts& facts) {
   return best;
 }
 
-Arguments arguments_of(const Problem& problem, const Cut& given, const Operands& operands,
-                       const void* weights) {
+Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights) {
   const Product p = product_of(problem);
-  Cut cut = given;
   const SharedLayout shared = shared_layout(cut);
-  const auto is_aligned = [](const void* data, int bytes) {
-    return reinterpret_cast<std::uintptr_t>(data) % static_cast<unsigned>(bytes) == 0;
-  };
-  CUtensorMap x_map{};
-  if (cut.boxes) {
-    const TensorView x = x_view(p, cut, operands.x);
-    cut.boxes = x.fits();
-    if (cut.boxes) x_map = tensor_map(x);
-  }
-  int y_vector = y_vector_of(p, cut);
-  while (y_vector > 1 && !is_aligned(operands.y, 2 * y_vector)) y_vector = y_vector == 8 ? 4 : 1;
-  return {.x_map = x_map,
+  return {.x_map = {},
           .weights = static_cast<const std::byte*>(weights),
-          .x = operands.x,
-          .y = operands.y,
-          .bias = operands.bias,
+          .x = nullptr,
+          .y = nullptr,
+          .bias = nullptr,
           .cut = cut,
           .place = {.sample = p.x_sample,
                     .feature = p.x_feature,
@@ -199,7 +186,7 @@ Arguments arguments_of(const Problem& problem, const Cut& given, const Operands&
                     .shared_j = shared.plane,
                     .shared_sample = 16,
                     .shared_vector = shared.vector,
-                    .bytes = cut.bytes != 0 && is_aligned(operands.x, cut.bytes) ? cut.bytes : 0},
+                    .bytes = cut.bytes},
           .batch = static_cast<int>(p.batch),
           .activation = problem.activation,
           .b = p.b,
@@ -207,12 +194,31 @@ Arguments arguments_of(const Problem& problem, const Cut& given, const Operands&
           .d = p.d,
           .y_sample = p.y_sample,
           .y_feature = p.y_feature,
-          .y_vector = y_vector,
+          .y_vector = y_vector_of(p, cut),
           .blocks_of_weights = Divisor(static_cast<std::uint32_t>(blocks_of_weights(cut, p))),
           .cluster = Divisor(static_cast<std::uint32_t>(cut.cluster)),
           .k_blocks = Divisor(static_cast<std::uint32_t>(cut.k_blocks)),
           .j_groups = Divisor(static_cast<std::uint32_t>(cut.j_groups)),
           .j_group = Divisor(static_cast<std::uint32_t>(cut.j_group))};
+}
+
+Arguments with_operands(Arguments arguments, const Product& p, const Operands& operands) {
+  const auto is_aligned = [](const void* data, int bytes) {
+    return reinterpret_cast<std::uintptr_t>(data) % static_cast<unsigned>(bytes) == 0;
+  };
+  arguments.x = operands.x;
+  arguments.y = operands.y;
+  arguments.bias = operands.bias;
+  if (arguments.cut.boxes) {
+    const TensorView x = x_view(p, arguments.cut, operands.x);
+    arguments.cut.boxes = x.fits();
+    if (arguments.cut.boxes) arguments.x_map = tensor_map(x);
+  }
+  int& bytes = arguments.place.bytes;
+  if (bytes != 0 && !is_aligned(operands.x, bytes)) bytes = 0;
+  int& width = arguments.y_vector;
+  while (width > 1 && !is_aligned(operands.y, 2 * width)) width = width == 8 ? 4 : 1;
+  return arguments;
 }
 
 }  // namespace kronsparse::cuda::stream

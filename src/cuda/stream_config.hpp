@@ -34,9 +34,10 @@ struct Choice {
 }
 [[nodiscard]] std::int64_t weight_bytes(const Cut& cut, const Product& p);
 
-/// What a launch is told. Operands that are not aligned are read and written in smaller units.
-[[nodiscard]] Arguments arguments_of(const Problem& problem, const Cut& cut, const Operands& operands,
-                                     const void* weights);
+/// What a launch is told, but for the operands.
+[[nodiscard]] Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights);
+/// The same with them. What is not aligned is read and written in smaller units.
+[[nodiscard]] Arguments with_operands(Arguments arguments, const Product& p, const Operands& operands);
 
 }  // namespace stream
 

@@ -5,9 +5,22 @@
 
 #include <vector>
 
+#include "picker.hpp"
 #include "product_run.hpp"
 
 namespace kronsparse::emulation {
+
+/// Rows of both matrices without gaps, or apart by whole units of 8 elements, or by any number.
+inline void pick_strides(Problem& problem, Picker& pick) {
+  const std::size_t apart = pick.next(3);
+  if (apart == 0) return;
+  const bool first = problem.layout == Layout::batch_first;
+  const auto stride = [&](std::int64_t dense) {
+    return dense + (apart == 1 ? 8 : 1) * static_cast<std::int64_t>(pick.next(4));
+  };
+  problem.cols_stride = stride(first ? problem.pattern.cols() : problem.batch);
+  problem.rows_stride = stride(first ? problem.pattern.rows() : problem.batch);
+}
 
 template <class Cut>
 class Cases {

@@ -33,14 +33,7 @@ ProductCase any_case(DType dtype, Layout layout, Picker& pick) {
                        first ? pick.of(first_products) : pick.of(last_products)};
     problem.batch = pick.of(batches);
   } while (static_cast<double>(problem.pattern.nnz()) * static_cast<double>(problem.batch) > most_work);
-  const std::size_t apart = pick.next(3);
-  if (apart != 0) {  // rows apart, by whole units or not
-    const auto stride = [&](std::int64_t dense) {
-      return dense + (apart == 1 ? 8 : 1) * static_cast<std::int64_t>(pick.next(4));
-    };
-    problem.cols_stride = stride(first ? problem.pattern.cols() : problem.batch);
-    problem.rows_stride = stride(first ? problem.pattern.rows() : problem.batch);
-  }
+  pick_strides(problem, pick);
   const int offsets[] = {0, 0, 2, 3};
   one.x_offset = pick.of(offsets);
   one.g_offset = pick.of(offsets);

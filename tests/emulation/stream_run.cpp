@@ -36,7 +36,7 @@ StreamCut run_stream(const ProductCase& one) {
   StreamCut how{one.problem.dtype, cut, false, 0, 0};
   run_product(one, order_of(cut, p), false, [&](const Operands& operands, const void* weights) {
     const auto arguments = std::make_shared<cuda::stream::Arguments>(
-        cuda::stream::arguments_of(one.problem, cut, operands, weights));
+        cuda::stream::with_operands(cuda::stream::arguments_of(one.problem, cut, weights), p, operands));
     how.boxes = arguments->cut.boxes;
     how.x_bytes = arguments->place.bytes;
     how.y_vector = arguments->y_vector;

@@ -15,7 +15,6 @@ namespace {
 Cases<StreamCut> cases(run_stream);
 
 ProductCase any_case(DType dtype, Layout layout, Picker& pick) {
-  const bool first = layout == Layout::batch_first;
   const std::int64_t blocks[] = {1, 2, 5};
   const std::int64_t rows[] = {1, 8, 33, 64, 70, 130};
   const std::int64_t terms[] = {1, 8, 12, 50, 64, 100, 200};
@@ -33,14 +32,7 @@ ProductCase any_case(DType dtype, Layout layout, Picker& pick) {
   } while (static_cast<double>(problem.pattern.nnz()) * static_cast<double>(problem.batch) > most_work);
   problem.bias = pick.next(2) == 0;
   problem.activation = pick.of(activations);
-  const std::size_t apart = pick.next(3);
-  if (apart != 0) {  // rows apart, by whole units or not
-    const auto stride = [&](std::int64_t dense) {
-      return dense + (apart == 1 ? 8 : 1) * static_cast<std::int64_t>(pick.next(4));
-    };
-    problem.cols_stride = stride(first ? problem.pattern.cols() : problem.batch);
-    problem.rows_stride = stride(first ? problem.pattern.rows() : problem.batch);
-  }
+  pick_strides(problem, pick);
   const int offsets[] = {0, 0, 4, 3};
   one.x_offset = pick.of(offsets);
   one.y_offset = pick.of(offsets);
