@@ -32,12 +32,12 @@ int block_j_of(GradientForm form, std::int64_t d) {
 std::size_t shape_of(GradientForm form, int block_j, const Product& p) {
   const int vector = std::min(8, 1 << std::countr_zero(static_cast<unsigned>(block_j)));
   const auto fits = [&](const GradientShape& shape) {
-    return shape.form == form && shape.vector == vector && (shape.row_j == 0 || shape.row_j == block_j);
+    return shape.form == form && shape.vector == vector && (shape.row_j == 0 || shape.row_j == block_j) &&
+           std::min(p.b, p.c) >= shape.least_block;
   };
   std::size_t best = 0;
   while (!fits(gradient_shapes[best])) ++best;
-  const bool is_first_of_two = block_j == 4 && gradient_shapes[best].row_j == gradient_shapes[best + 1].row_j;
-  return best + (is_first_of_two && std::min(p.b, p.c) < kGradientLargeBlock ? 1 : 0);
+  return best;
 }
 
 /// Sizes in shared memory, which follow from the rest of the configuration.

@@ -18,20 +18,18 @@ namespace kronsparse::cuda {
 // Vectors of 8 j are the widest loads there are; where the j of a row are fewer, shorter ones are as free of
 // conflicts and leave room for more rows.
 inline constexpr std::array<GradientShape, 10> gradient_shapes = {{
-    // form, vector, row_j, m, n, threads
-    {GradientForm::runs, 8, 16, 16, 32, 256},  // 8 | d >= 16
-    {GradientForm::runs, 8, 0, 16, 32, 256},   // d = 8, 24
-    {GradientForm::runs, 4, 4, 32, 32, 256},   // d = 4, b and c large
-    {GradientForm::runs, 4, 4, 32, 16, 384},   // d = 4
-    {GradientForm::runs, 4, 0, 32, 16, 384},   // other 4 | d
-    {GradientForm::runs, 2, 2, 64, 32, 256},   // d = 2
-    {GradientForm::runs, 2, 0, 64, 32, 256},   // other even d
-    {GradientForm::runs, 1, 0, 64, 64, 256},   // d = 3, 5, 7
+    // form, vector, row_j, m, n, threads, least block; the first that fits is taken
+    {GradientForm::runs, 8, 16, 16, 32, 256},      // 8 | d >= 16
+    {GradientForm::runs, 8, 0, 16, 32, 256},       // d = 8, 24
+    {GradientForm::runs, 4, 4, 32, 32, 256, 512},  // d = 4, large blocks
+    {GradientForm::runs, 4, 4, 32, 16, 384},       // d = 4
+    {GradientForm::runs, 4, 0, 32, 16, 384},       // other 4 | d
+    {GradientForm::runs, 2, 2, 64, 32, 256},       // d = 2
+    {GradientForm::runs, 2, 0, 64, 32, 256},       // other even d
+    {GradientForm::runs, 1, 0, 64, 64, 256},       // d = 3, 5, 7
     {GradientForm::rows, 1, 1, 64, 32, 384},
     {GradientForm::columns, 1, 1, 64, 32, 384},
 }};
-/// The first of two shapes of d = 4 is for blocks as large as this.
-inline constexpr std::int64_t kGradientLargeBlock = 512;
 
 /// Of odd d in batch_first: each of the j has a warp of its own.
 inline constexpr std::int64_t kGradientMaxOddJ = 7;

@@ -22,10 +22,11 @@ enum class GradientForm { runs, rows, columns };
 /// What a warp computes; every shape is a kernel.
 struct GradientShape {
   GradientForm form;
-  int vector;   ///< neighbouring j that a lane reads at a time, all of them the warp's
-  int row_j;    ///< j from one row to the next in shared memory, if that is always the same; else 0
-  int m, n;     ///< outputs k and inputs l
-  int threads;  ///< of a block, at most
+  int vector;           ///< neighbouring j that a lane reads at a time, all of them the warp's
+  int row_j;            ///< j from one row to the next in shared memory, if that is always the same; else 0
+  int m, n;             ///< outputs k and inputs l
+  int threads;          ///< of a block, at most
+  int least_block = 0;  ///< that b and c must have
 };
 
 constexpr int kGradientStep = 16;           ///< samples of a product
