@@ -118,6 +118,7 @@ def training_step(device: Device, dtype: str, pattern: Pattern, batch: int, comp
     layers = {"kernel": layer_of("kernel"), "bmm": layer_of("bmm")}
     calls: dict[str, Callable[[Tensor], Tensor]] = dict(layers)
     if compiled:
+        torch._dynamo.reset()  # it compiles one function for a few shapes only, then runs it uncompiled
         layers["compiled"] = layer_of("bmm")
         calls["compiled"] = torch.compile(layers["compiled"], dynamic=False)
     step_of(calls["kernel"], layers["kernel"])()

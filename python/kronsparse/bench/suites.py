@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kronsparse.bench.problems import DTYPES, LAYOUTS, MODES, Problem
+from kronsparse.bench.timing import Effort
 from kronsparse.chains import Chain, Pattern, monarch
 
 Item = TypeVar("Item")
@@ -124,6 +125,7 @@ class Suite:
     companion: Callable[[Pattern], Pattern] | None = None  # measured right after each pattern
     cpu_contenders: tuple[str, ...] = ()  # fewer, where time is short
     cpu_budget_s: float = math.inf
+    effort: Effort | None = None  # other than the device's own, for each contender
     problems: tuple[Problem, ...] = ()  # complete ones, instead of all of the above
 
     def of_kind(self, kind: str | None) -> Suite:
@@ -140,7 +142,8 @@ _EVERYONE = (*_EAGER, "blocks", "strided", "transposing")
 def _suites() -> dict[str, Suite]:
     sample = tuple(_patterns_in(_SAMPLE))
     return {
-        "paper-time": Suite(tuple(paper_time())),
+        # Thousands of problems, told of by medians over hundreds of them: each is timed less often.
+        "paper-time": Suite(tuple(paper_time()), effort=Effort(0.3e-3, 7e-3, fewest=5, most=15)),
         "paper-energy": Suite(tuple(paper_energy()), kind="energy", dtypes=("f32",)),
         "permutation-share": Suite(
             tuple(permutation_share()), contenders=("bmm",), companion=without_permutation
@@ -165,6 +168,7 @@ def _suites() -> dict[str, Suite]:
             contenders=(*_EVERYONE, "bsr", "sparse"),
             dtypes=("f32",),
             cpu_floor_s=20e-3,
+            effort=Effort(20e-3, 0.18, fewest=9, most=9),
         ),
     }
 

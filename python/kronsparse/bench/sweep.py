@@ -26,14 +26,12 @@ from kronsparse.bench.problems import Problem
 from kronsparse.bench.results import OURS, Results, Row, default_path, last_run
 from kronsparse.bench.small_batch import hold_small_contest
 from kronsparse.bench.suites import PAPER_BATCH, Suite, representative
-from kronsparse.bench.timing import Effort
 from kronsparse.bench.verdict import summary
 
 BUSY_LOAD = 0.5  # running threads of others that no benchmark should stand
 STEADY = 1.1  # a larger change of the ceilings during a run spoils it
 SILENCE_S = 20.0  # between lines of progress, where nobody watches
 SMALLEST_BATCH = 49  # what the paper's batch can be halved to
-CPU_TARGETS_EFFORT = Effort(run_s=20e-3, total_s=0.18, fewest=9, most=9)
 Hold = Callable[[Problem, Sequence[str]], list[Row]]
 
 
@@ -220,8 +218,7 @@ def _holder(
     """What is done with one problem in this kind of measurement."""
     if kind == "small":
         return partial(hold_small_contest, device, ceilings, library, options.impl)
-    effort = CPU_TARGETS_EFFORT if options.suite == "cpu-targets" else None
-    table = Table(Arena(device, problems), ceilings, library, options.impl, effort)
+    table = Table(Arena(device, problems), ceilings, library, options.impl, options.suite_found.effort)
     if kind == "time":
         return partial(hold_contest, table)
     meter = open_meter(device.name, device.uuid)
