@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -25,10 +24,6 @@ def _has_wide_d(pattern: Pattern) -> bool:
 def _has_wide_blocks(pattern: Pattern) -> bool:
     """The blocks are neither K itself (a = 1) nor without zeros (d = 1)."""
     return pattern.a > 1 and pattern.d > 1
-
-
-def _is_oblong(pattern: Pattern) -> bool:
-    return pattern.b != pattern.c
 
 
 def _entries_of_blocks(pattern: Pattern) -> int:
@@ -62,24 +57,6 @@ def _dense_blocks(values: Tensor) -> Tensor:
     for j in range(d):
         blocks[:, :, j, :, j] = values[:, :, :, j]
     return blocks.reshape(a, b * d, c * d)
-
-
-def _square_bsr(values: Tensor) -> Tensor:
-    """The permuted, block-diagonal K in square blocks, the largest that tile b x c: MKL takes no others."""
-    a, b, c, d = values.shape
-    size, device = math.gcd(b, c), values.device
-    block_rows, block_cols = b // size, c // size
-    first_col = (torch.arange(a * d, device=device) * block_cols).view(a * d, 1, 1)
-    columns = first_col + torch.arange(block_cols, device=device)
-    starts = torch.arange(a * d * block_rows + 1, device=device) * block_cols
-    tiles = _blocks(values).view(a * d, block_rows, size, block_cols, size).transpose(2, 3)
-    return torch.sparse_bsr_tensor(
-        starts,
-        columns.expand(a * d, block_rows, block_cols).reshape(-1),
-        tiles.reshape(-1, size, size),
-        size=(a * b * d, a * c * d),
-        check_invariants=False,
-    )
 
 
 # ---- batch_first: x is (n, a·c·d), y is (n, a·b·d) ----
@@ -162,11 +139,11 @@ def first_mm_strided_views(values: Tensor) -> Product:
     return product
 
 
-@_variant("bsr", "batch_first", _is_oblong)
-def first_bsr_square(values: Tensor) -> Product:
+@_variant("bsr", "batch_first", lambda _: True)
+def first_bsr_linear(values: Tensor) -> Product:
     """For linear, which permutes inside samples only."""
     a, b, c, d = values.shape
-    weights = _square_bsr(values)
+    weights = paper_weights("bsr", values)
 
     def product(x: Tensor, y: Tensor) -> Tensor:
         n = x.shape[0]
@@ -252,19 +229,5 @@ def last_dense_blocks(values: Tensor) -> Product:
         n = x.shape[1]
         torch.bmm(weights, x.view(a, c * d, n), out=y.view(a, b * d, n))
         return y
-
-    return product
-
-
-@_variant("bsr", "batch_last", _is_oblong)
-def last_bsr_square(values: Tensor) -> Product:
-    """As above, for rows of samples."""
-    a, b, c, d = values.shape
-    weights = _square_bsr(values)
-
-    def product(x: Tensor, y: Tensor) -> Tensor:
-        n = x.shape[1]
-        permuted = x.view(a, c, d, n).transpose(1, 2).reshape(a * c * d, n)
-        return torch.mm(weights, permuted).view(a, d, b, n).transpose(1, 2).reshape(y.shape)
 
     return product

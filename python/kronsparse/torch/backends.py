@@ -21,6 +21,8 @@ from kronsparse.torch import _library, _operators
 
 Product = Callable[[Tensor, Tensor, str], Tensor]
 
+_LARGEST_COMPILED_EDGE = 64
+
 
 def to_dense(factors: Sequence[Tensor]) -> Tensor:
     """The matrix that factors of shapes (a, b, c, d) make, left factor first; differentiable.
@@ -91,14 +93,35 @@ def by_bsr(x: Tensor, values: Tensor, layout: str) -> Tensor:
     return _bsr(x, _bsr_matrix(values), Pattern(*values.shape), layout)
 
 
+def _bsr_edge(b: int, c: int, on_gpu: bool) -> int:
+    """Of the square blocks that a dense block is cut into. MKL and cuSPARSE take no oblong ones; where edges
+    are powers of two, torch's GPU product compiles a kernel for whole blocks, which ends for small ones only.
+
+    >>> _bsr_edge(96, 384, on_gpu=True), _bsr_edge(1024, 256, on_gpu=True), _bsr_edge(1024, 256, on_gpu=False)
+    (96, 64, 256)
+    """
+    edge = math.gcd(b, c)
+    is_power_of_two = edge & (edge - 1) == 0
+    return min(edge, _LARGEST_COMPILED_EDGE) if on_gpu and is_power_of_two else edge
+
+
 def _bsr_matrix(values: Tensor) -> Tensor:
-    """The permuted factor, a·d blocks on its diagonal."""
+    """The permuted factor, whose a·d dense blocks lie on its diagonal, in square blocks."""
     a, b, c, d = values.shape
-    crow = torch.arange(a * d + 1, device=values.device)
-    col = torch.arange(a * d, device=values.device)
+    device = values.device
+    edge = _bsr_edge(b, c, device.type == "cuda")
+    block_rows, block_cols = b // edge, c // edge
+    first_col = (torch.arange(a * d, device=device) * block_cols).view(a * d, 1, 1)
+    cols = (first_col + torch.arange(block_cols, device=device)).expand(a * d, block_rows, block_cols)
+    row_starts = torch.arange(a * d * block_rows + 1, device=device) * block_cols
+    squares = _blocks(values).view(a * d, block_rows, edge, block_cols, edge).transpose(2, 3)
     with _quiet():
         return torch.sparse_bsr_tensor(
-            crow, col, _blocks(values).contiguous(), size=(a * d * b, a * d * c), check_invariants=False
+            row_starts,
+            cols.reshape(-1),
+            squares.reshape(-1, edge, edge),
+            size=(a * b * d, a * c * d),
+            check_invariants=False,
         )
 
 
