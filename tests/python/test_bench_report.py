@@ -207,6 +207,19 @@ def test_the_better_of_both_layouts():
     assert best.ours[""] == 1.0 and best.rivals["bmm"] == 2.0
 
 
+def test_rivals_are_compared_with_ours_of_their_own_run():
+    slow_day = [run_record(), row("1x4x4x2", "kronsparse", 2.0), row("1x4x4x2", "strided", 6.0)]
+    later = [run_record(), row("1x4x4x2", "kronsparse", 1.0), row("1x4x4x2", "bmm", 4.0)]
+    without_ours = [run_record(), row("1x4x4x2", "bmm", 9.0), row("1x4x4x2", "einsum", 5.0)]
+    (one,) = collect([*slow_day, *later, *without_ours])
+    assert one.ours[""] == 1.0
+    assert one.rivals["strided"] == 3.0  # three times ours, as measured side by side
+    assert one.rivals["bmm"] == 4.0 and one.rivals["einsum"] == 5.0
+    wrong = {**row("1x4x4x2", "kronsparse", 0.0), "status": "wrong", "reason": "error 1"}
+    (one,) = collect([*slow_day, *later, run_record(), wrong])
+    assert one.ours[""] == math.inf and one.rivals["bmm"] == 4.0 and one.failures
+
+
 def test_statistics():
     assert median([1, math.inf, 2]) == 2
     found = wins([(1.0, 3.0), (math.inf, 1.0), (2.0, 1.0)])
@@ -229,7 +242,8 @@ def test_the_paper_s_bins_hold_its_patterns():
 def test_results_of_earlier_versions_can_be_read():
     for path in sorted((SOURCE / "results").glob("*.jsonl")):
         text = to_markdown(report.build(read_files([path])))
-        assert any(title in text for title in ("## Overview", "## Small batches", "## Training")), path
+        titles = ("## Overview", "## Small batches", "## Training", "## Energy", "## Permutation share")
+        assert any(title in text for title in titles), path
     told = "\n".join(summary(read_files(GPU_FILES)))
     assert "| **kronsparse** | 64 | 1.91 (target 2.3: reached)" in told
 
@@ -310,7 +324,9 @@ def test_numbers_inline_and_in_lines(tmp_path):
     text = "on <!-- numbers: win-share f16 default batch_last bmm r.jsonl -->?<!-- end --> of them"
     assert "-->100 %<!-- end --> of them" in filled(text, tmp_path)
     lines = "<!-- numbers: gpu-summary r.jsonl -->\n<!-- end -->"
-    assert "\n| f16 batch_last | 1 | 1.00 | on 100 % | 2.0 |\n<!-- end -->" in filled(lines, tmp_path)
+    assert "\n| f16 batch_last | 1 | 1.00 | on 100 % | 2.0 | on 42 % |\n<!-- end -->" in filled(
+        lines, tmp_path
+    )
     with pytest.raises(ValueError, match="no results file"):
         filled("<!-- numbers: gpu-summary none.jsonl --><!-- end -->", tmp_path)
     with pytest.raises(ValueError, match="is none of"):

@@ -44,14 +44,14 @@ class Measured:
     best_rows: dict[str, Row] = field(default_factory=dict)  # by rival, and "kronsparse <mode>" for ours
     failures: list[str] = field(default_factory=list)
 
-    def add(self, row: Row) -> None:
-        """Takes in a row of this problem."""
+    def add(self, row: Row, scale: float = 1.0) -> None:
+        """Takes in a row of this problem, its seconds times this."""
         family, mode = family_of(row), mode_of(row)
         self.floor_s = row.get("floor_s", self.floor_s)
         failed = row["status"] == "wrong" or (family == OURS and row["status"] != "ok")
         if failed:
             self.failures.append(f"{row['status']}: {row['problem']}: {row['spelling']}: {row['reason']}")
-        seconds = row["median_s"] if row["status"] == "ok" else math.inf
+        seconds = row["median_s"] * scale if row["status"] == "ok" else math.inf
         if family == OURS:
             self.ours[mode] = seconds
             self.best_rows[f"{OURS} {mode}".strip()] = row
@@ -90,13 +90,46 @@ def latest(rows: Iterable[Row], record: str) -> list[Row]:
     return list(found.values())
 
 
+Key = tuple[str, str, Pattern, int]  # what a problem is known by
+
+
+def _keyed(rows: Iterable[Row]) -> Iterable[tuple[int, Key, Row]]:
+    """The times in these rows, each with the number of its run and with its problem."""
+    run = 0
+    for row in rows:
+        run += row.get("record") == "run"
+        if row.get("record") == "row":
+            yield run, (row["dtype"], row["layout"], Pattern.parse(row["pattern"]), row["batch"]), row
+
+
 def collect(rows: Iterable[Row]) -> list[Measured]:
-    """The problems that were timed, in order."""
-    found: dict[tuple[object, ...], Measured] = {}
-    for row in latest(rows, "row"):
-        pattern = Pattern.parse(row["pattern"])
-        key = (row["dtype"], row["layout"], pattern, row["batch"])
-        found.setdefault(key, Measured(*key)).add(row)
+    """The problems that were timed, in order. What several runs measured is taken from the last.
+
+    Rivals are compared with what ours took beside them: where they come from another run than ours, their
+    seconds are scaled by ours in both. Runs without ours count only where there are no others.
+    """
+    timed = list(_keyed(rows))
+    of_ours = [(run, key, row) for run, key, row in timed if row["contender"] == OURS]
+    with_ours = {(run, key) for run, key, _ in of_ours}
+    last: dict[tuple[object, ...], tuple[int, Key, Row]] = {}
+    for run, key, row in timed:
+        name = (key, mode_of(row), family_of(row), row["spelling"])
+        if (run, key) in with_ours or name not in last or last[name][:2] not in with_ours:
+            last[name] = (run, key, row)
+
+    found: dict[Key, Measured] = {}
+    for _, key, row in last.values():
+        measured = found.setdefault(key, Measured(*key))
+        if row["contender"] == OURS:
+            measured.add(row)
+    scales = {
+        (run, key): found[key].ours[mode_of(row)] / row["median_s"]
+        for run, key, row in of_ours
+        if row["status"] == "ok" and found[key].ours[mode_of(row)] < math.inf
+    }
+    for run, key, row in last.values():
+        if row["contender"] != OURS:
+            found[key].add(row, scales.get((run, key), 1.0))
     for one in found.values():
         one.finish()
     return sorted(found.values(), key=lambda one: (one.dtype, one.layout, one.pattern, one.batch))

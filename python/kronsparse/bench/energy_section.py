@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from kronsparse.bench import paper
 from kronsparse.bench.dataset import family_of, latest, mode_of
 from kronsparse.bench.document import Section, Table
 from kronsparse.bench.plots import binned, drawn
 from kronsparse.bench.results import OURS, Row
-from kronsparse.bench.statistics import median, wins
+from kronsparse.bench.statistics import Wins, median, wins
 from kronsparse.chains import Pattern
 
 Key = tuple[str, str, Pattern, int]  # dtype, mode of ours, pattern, batch
@@ -33,13 +34,19 @@ def _joules(rows: Sequence[Row]) -> dict[Key, dict[str, float]]:
     return {key: {OURS: joules, **rivals.get((key[0], key[2], key[3]), {})} for key, joules in ours.items()}
 
 
-def energy(rows: Sequence[Row]) -> Section | None:
-    """Wins and median saving over the best rival, and box plots against d·h(b,c)."""
-    found = _joules(rows)
-    if not found:
-        return None
-    lines, plots = [], []
-    published = [f"{paper.ENERGY_WINS.percent:.0f} %", f"{paper.ENERGY_MEDIAN_SAVING_PERCENT:.0f} %"]
+class Saving(NamedTuple):
+    """What ours saves over the best rival, in one dtype and mode."""
+
+    dtype: str
+    mode: str
+    won: Wins
+    percent: float  # in the median
+    pairs: list[tuple[float, float, Pattern]]  # joules of ours and of the rival
+
+
+def savings(rows: Sequence[Row]) -> list[Saving]:
+    """One for each dtype and mode that was measured beside a rival."""
+    found, savings = _joules(rows), []
     for dtype, mode in sorted({(key[0], key[1]) for key in found}, reverse=True):
         pairs = [
             (joules[OURS], min(other for name, other in joules.items() if name != OURS), key[2])
@@ -47,16 +54,26 @@ def energy(rows: Sequence[Row]) -> Section | None:
             if key[:2] == (dtype, mode) and len(joules) > 1
         ]
         won = wins((mine, theirs) for mine, theirs, _ in pairs)
-        if won is None:
-            continue
-        saving = 100 * (1 - median([mine / theirs for mine, theirs, _ in pairs]))
+        if won is not None:
+            percent = 100 * (1 - median([mine / theirs for mine, theirs, _ in pairs]))
+            savings.append(Saving(dtype, mode, won, percent, pairs))
+    return savings
+
+
+def energy(rows: Sequence[Row]) -> Section | None:
+    """Wins and median saving over the best rival, and box plots against d·h(b,c)."""
+    lines, plots = [], []
+    published = [f"{paper.ENERGY_WINS.percent:.0f} %", f"{paper.ENERGY_MEDIAN_SAVING_PERCENT:.0f} %"]
+    for dtype, mode, won, percent, pairs in savings(rows):
         told = published if dtype == "f32" else ["-", "-"]
-        mine = [f"{100 * won.share:.0f} %", f"{saving:.0f} %", str(won.problems)]
+        mine = [f"{100 * won.share:.0f} %", f"{percent:.0f} %", str(won.problems)]
         lines.append([f"{dtype} {mode}".strip(), *told, *mine])
         points = [(pattern.d * pattern.h, theirs / ours) for ours, theirs, pattern in pairs]
         title = f"Joules of the best rival / ours, {dtype} {mode}".strip()
         caption = "For each the better of both layouts."
         plots.append(drawn({"joules": binned(points)}, title, "d·h(b,c), from", "ratio", caption))
+    if not lines:
+        return None
     idle = sorted({round(row["idle_w"], 1) for row in rows if row.get("record") == "energy"})
     headers = ["", "paper: less energy", "paper: median saving", "less energy", "median saving", "patterns"]
     idle_told = f"{idle[0]:g} to {idle[-1]:g} W" if len(idle) > 1 else f"{idle[0]:g} W"
