@@ -1,13 +1,17 @@
 """Which problems the benchmark takes, and in which order."""
 
+import argparse
 import math
 from collections import Counter
 
 import pytest
+from bench_helpers import CEILINGS
 from kronsparse.bench import suites
+from kronsparse.bench.devices import CpuDevice
 from kronsparse.bench.options import duration
 from kronsparse.bench.problems import Problem
 from kronsparse.bench.suites import SUITES, find_suite, representative
+from kronsparse.bench.sweep import plan_problems
 from kronsparse.chains import Pattern
 
 
@@ -68,6 +72,68 @@ def test_a_file_of_problems(tmp_path):
         Problem("f16", "batch_last", Pattern(1, 2, 3, 4), 7, ("",)),
         Problem("f32", "batch_first", Pattern(5, 6, 7, 8), 100, ("ieee",)),
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "batch_first f32 B=64 1x48x48x6",
+        "  1x48x48x6\tB=64   f32 batch_first",
+        "multiply f32 fp32 batch_first B=64 1x48x48x6",
+    ],
+)
+def test_words_of_a_problem_come_in_any_order(text):
+    suite = find_suite(text)
+    assert suite.problems == (Problem("f32", "batch_first", Pattern(1, 48, 48, 6), 64, ("fp32",)),)
+    assert not suite.patterns
+
+
+REFUSED = {
+    "f64 batch_first B=64 1x48x48x6": "'f64' in .* given; the benchmark times products of dtype",
+    "transposed f32 batch_first B=64 1x48x48x6": "'transposed' in .* given",
+    "gradient f16 batch_first B=64 1x48x48x6": "'gradient' in .* given",
+    "f32 batch_first B=64 1x48x48x6 +bias +gelu": r"'\+bias' in .* given",
+    "f32 batch_first B=64 1x48x48x6 cols_stride=512": "'cols_stride=512' in .* given",
+    "f32 batch_first B=0 1x48x48x6": "'B=0' in .* given",
+    "f32 f16 batch_first B=64 1x48x48x6": "'f16' in .* gives the dtype a second time",
+    "f32 B=64 1x48x48x6": "lacks the layout",
+    "f16 tf32 batch_first B=64 1x48x48x6": "mode tf32 in .* given with f16, allowed with f32 only",
+    "1x48x48x6x7": "pattern: '1x48x48x6x7' given",
+    "f32 batch_first B=64 1x48x48x6x7": "pattern: '1x48x48x6x7' given",
+    "bad line": "'bad' in 'bad line' given",
+    "1x48x48x0": "each at least 1",
+}
+
+
+@pytest.mark.parametrize(("line", "reason"), REFUSED.items())
+def test_what_cannot_be_timed_is_refused_with_its_line(tmp_path, line, reason):
+    file = tmp_path / "mine.txt"
+    file.write_text(f"1x2x3x4\n\n{line}  # as it is\n")
+    with pytest.raises(ValueError, match=f"mine.txt:3: .*{reason}"):
+        find_suite(str(file))
+    with pytest.raises(ValueError, match=f"is no suite .* and no file; .*{reason}"):
+        find_suite(line)
+
+
+def test_a_file_without_problems_says_so(tmp_path):
+    file = tmp_path / "mine.txt"
+    file.write_text("# nothing yet\n")
+    with pytest.raises(ValueError, match=r"mine\.txt: holds no problem and no pattern"):
+        find_suite(str(file))
+    with pytest.raises(ValueError, match="nothing given"):
+        find_suite("")
+
+
+def test_problems_and_patterns_in_one_file_are_all_taken(tmp_path):
+    file = tmp_path / "mine.txt"
+    file.write_text("f16 batch_last B=7 1x2x3x4\n5x6x7x8\n")
+    options = argparse.Namespace(dtypes=None, layouts=None, modes=["fp32"], batch=32, limit=None)
+    planned = plan_problems(options, find_suite(str(file)), CpuDevice("cpu"), CEILINGS)
+    assert [problem.text() for problem in planned] == [
+        "f16 batch_last B=7 1x2x3x4",
+        "f32 batch_first B=32 5x6x7x8",
+        "f32 batch_last B=32 5x6x7x8",
+    ]
 
 
 def test_every_beginning_of_the_order_is_spread_over_the_whole():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,18 @@ DTYPES = ("f32", "f16", "bf16")
 LAYOUTS = ("batch_first", "batch_last")
 MODES = ("fp32", "ieee", "tf32")  # of f32
 ITEM_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
+_FIELDS = {
+    "operation": "multiply",
+    "dtype": "|".join(DTYPES),
+    "mode": "|".join(MODES),
+    "layout": "|".join(LAYOUTS),
+    "batch": r"B=[1-9]\d*",
+    "pattern": r"\d.*",  # what follows is for Pattern.parse to refuse
+}
+_TIMED = (
+    f"the benchmark times products of dtype ({', '.join(DTYPES)}), mode of f32 ({', '.join(MODES)}), layout "
+    f"({', '.join(LAYOUTS)}), B=n from 1 on and axbxcxd, without strides, bias or activation"
+)
 
 
 @dataclass(frozen=True)
@@ -28,6 +41,31 @@ class Problem:
     pattern: Pattern
     batch: int
     modes: tuple[str, ...] = ("",)  # "" where the dtype has none
+
+    @classmethod
+    def parse(cls, text: str) -> Problem:
+        """Reads the text form of a problem, its words in any order, and refuses what is not timed here.
+
+        >>> Problem.parse("batch_last f16 B=64 2x3x4x5").text()
+        'f16 batch_last B=64 2x3x4x5'
+        """
+        found: dict[str, str] = {}
+        for word in text.split():
+            field = next((name for name, form in _FIELDS.items() if re.fullmatch(form, word)), None)
+            if field is None:
+                raise ValueError(f"problem: {word!r} in {text!r} given; {_TIMED}")
+            if field in found:
+                raise ValueError(f"problem: {word!r} in {text!r} gives the {field} a second time")
+            found[field] = word
+        for field in ("dtype", "layout", "batch", "pattern"):
+            if field not in found:
+                raise ValueError(f"problem: {text!r} lacks the {field}")
+        dtype, mode = found["dtype"], found.get("mode", "fp32")
+        if dtype != "f32" and mode != "fp32":
+            raise ValueError(f"problem: mode {mode} in {text!r} given with {dtype}, allowed with f32 only")
+        batch = int(found["batch"].removeprefix("B="))
+        modes = (mode,) if dtype == "f32" else ("",)
+        return cls(dtype, found["layout"], Pattern.parse(found["pattern"]), batch, modes)
 
     def text(self, mode: str = "") -> str:
         """The text form every part of kronsparse reads; the default mode goes without saying."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from kronsparse.bench.problems import DTYPES, LAYOUTS, MODES, Problem
+from kronsparse.bench.problems import Problem
 from kronsparse.bench.timing import Effort
 from kronsparse.chains import Chain, Pattern, monarch
 
@@ -126,7 +126,7 @@ class Suite:
     cpu_contenders: tuple[str, ...] = ()  # fewer, where time is short
     cpu_budget_s: float = math.inf
     effort: Effort | None = None  # other than the device's own, for each contender
-    problems: tuple[Problem, ...] = ()  # complete ones, instead of all of the above
+    problems: tuple[Problem, ...] = ()  # complete ones, taken as they are, beside the patterns
 
     def of_kind(self, kind: str | None) -> Suite:
         """The same, measured in another way."""
@@ -140,7 +140,7 @@ _EVERYONE = (*_EAGER, "blocks", "strided", "transposing")
 
 
 def _suites() -> dict[str, Suite]:
-    sample = tuple(_patterns_in(_SAMPLE))
+    sample = tuple(map(Pattern.parse, _SAMPLE.split()))
     return {
         # Thousands of problems, told of by medians over hundreds of them: each is timed less often.
         "paper-time": Suite(tuple(paper_time()), effort=Effort(0.3e-3, 7e-3, fewest=5, most=15)),
@@ -149,7 +149,7 @@ def _suites() -> dict[str, Suite]:
             tuple(permutation_share()), contenders=("bmm",), companion=without_permutation
         ),
         "small-batch": Suite(
-            tuple(_patterns_in(_SMALL_BATCH)),
+            tuple(map(Pattern.parse, _SMALL_BATCH.split())),
             kind="small",
             dtypes=("f16",),
             layouts=("batch_first",),
@@ -173,31 +173,44 @@ def _suites() -> dict[str, Suite]:
     }
 
 
-_PATTERN = re.compile(r"(\d+)\s*[x,]\s*(\d+)\s*[x,]\s*(\d+)\s*[x,]\s*(\d+)")
-_PROBLEM = re.compile(
-    rf"({'|'.join(DTYPES)})(?: ({'|'.join(MODES)}))? ({'|'.join(LAYOUTS)}) B=(\d+) (\d+x\d+x\d+x\d+)"
-)
-
-
-def _patterns_in(text: str) -> list[Pattern]:
-    return [Pattern.of(map(int, sizes)) for sizes in _PATTERN.findall(text)]
-
-
-def _problems_in(text: str) -> list[Problem]:
-    return [
-        Problem(
-            dtype, layout, Pattern.parse(sizes), int(batch), ((mode or "fp32") if dtype == "f32" else "",)
-        )
-        for dtype, mode, layout, batch, sizes in _PROBLEM.findall(text)
-    ]
-
-
 SUITES = _suites()
+
+_TUPLE = re.compile(r"\(\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\)")
+
+
+def _read_line(line: str) -> Sequence[Pattern | Problem]:
+    """A complete problem, or patterns with blanks or commas between them."""
+    plain = _TUPLE.sub(r" \1x\2x\3x\4 ", line)
+    if re.fullmatch(r"[\dx,\s]+", plain):
+        return [Pattern.parse(word) for word in plain.replace(",", " ").split()]
+    return [Problem.parse(line)]
+
+
+def _read_file(path: Path) -> list[Pattern | Problem]:
+    found: list[Pattern | Problem] = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        content = line.split("#")[0].strip()
+        try:
+            found += _read_line(content) if content else []
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: {error}") from None
+    if not found:
+        raise ValueError(f"{path}: holds no problem and no pattern")
+    return found
+
+
+def _read_text(text: str) -> list[Pattern | Problem]:
+    try:
+        return [one for line in text.splitlines() if line.strip() for one in _read_line(line)]
+    except ValueError as error:
+        raise ValueError(
+            f"--suite: {text!r} is no suite ({', '.join(SUITES)}) and no file; {error}"
+        ) from None
 
 
 def find_suite(text: str) -> Suite:
-    """A suite by name, or what a file or the text itself holds: complete problems, as in "f16 batch_first
-    B=64 1x48x48x6", or else patterns, 1x48x48x6 or (1,48,48,6) each.
+    """A suite by name, or what the lines of a file or of the text itself hold: complete problems, as in "f16
+    batch_first B=64 1x48x48x6", or patterns, 1x48x48x6 or (1,48,48,6) each.
 
     >>> [str(pattern) for pattern in find_suite("1x2x3x4 (5,6,7,8)").patterns]
     ['1x2x3x4', '5x6x7x8']
@@ -205,11 +218,12 @@ def find_suite(text: str) -> Suite:
     if text in SUITES:
         return SUITES[text]
     is_file = "\n" not in text and len(text) < 4096 and Path(text).is_file()
-    content = re.sub(r"#.*", "", Path(text).read_text()) if is_file else text
-    patterns, problems = _patterns_in(content), _problems_in(content)
-    if not patterns:
-        raise ValueError(f"{text!r} is no suite ({', '.join(SUITES)}), no file and holds no pattern")
-    return Suite(tuple(patterns), contenders=_EVERYONE, problems=tuple(problems))
+    found = _read_file(Path(text)) if is_file else _read_text(text)
+    if not found:
+        raise ValueError("--suite: nothing given, must be a suite, a file, problems or patterns")
+    patterns = tuple(one for one in found if isinstance(one, Pattern))
+    problems = tuple(one for one in found if isinstance(one, Problem))
+    return Suite(patterns, contenders=_EVERYONE, problems=problems)
 
 
 def representative(items: Sequence[Item]) -> list[Item]:

@@ -27,6 +27,7 @@ from kronsparse.bench.results import OURS, Results, Row, default_path, last_run
 from kronsparse.bench.small_batch import hold_small_contest
 from kronsparse.bench.suites import PAPER_BATCH, Suite, representative
 from kronsparse.bench.verdict import summary
+from kronsparse.chains import Pattern
 
 BUSY_LOAD = 0.5  # running threads of others that no benchmark should stand
 STEADY = 1.1  # a larger change of the ceilings during a run spoils it
@@ -62,12 +63,14 @@ def plan_problems(
     options: argparse.Namespace, suite: Suite, device: Device, ceilings: Ceilings
 ) -> list[Problem]:
     """The problems in the order they are taken: any beginning is spread over all patterns."""
-    if suite.problems:
-        return list(suite.problems)[: options.limit]
     dtypes = options.dtypes or (["f32"] if device.name == "cpu" and suite.kind == "time" else suite.dtypes)
     fitted = device.name == "cpu" and suite.kind != "small" and not options.batch
+    listed: list[Problem | Pattern] = [*suite.problems, *suite.patterns]
     problems = []
-    for chosen in representative(suite.patterns)[: options.limit]:
+    for chosen in representative(listed)[: options.limit]:
+        if isinstance(chosen, Problem):
+            problems.append(chosen)
+            continue
         for pattern in [chosen, *([suite.companion(chosen)] if suite.companion else [])]:
             for dtype in dtypes:
                 for layout in options.layouts or suite.layouts:
