@@ -248,6 +248,18 @@ def test_results_of_earlier_versions_can_be_read():
     assert "| **kronsparse** | 64 | 1.91 (target 2.3: reached)" in told
 
 
+def test_results_of_layers_alone_have_a_summary(tmp_path, capsys):
+    run = run_record(suite="layers")
+    del run["ceilings"]
+    seconds = {"step_s": {"kernel": 1.0, "bmm": 2.0}, "forward_s": {"kernel": 1.0}}
+    layer = {"record": "layer", "problem": "f16 layer", "dtype": "f16", "status": "ok", **seconds}
+    layers = [run, {**layer, "bare_s": 1.0, "adjoint_s": 1.0, "gradient_s": 1.0}]
+    assert main(["report", "--summary", write(tmp_path / "layers.jsonl", layers)]) == 0
+    assert "a step of bmm takes 2.00 times ours" in capsys.readouterr().out
+    text = to_markdown(report.build([*made_up_rows(), *layers]))
+    assert "Ceilings: copy 1 TB/s" in text and "## Training" in text
+
+
 # ---- compare ----
 
 

@@ -18,7 +18,7 @@ from kronsparse.bench.contest import Table, hold_contest
 from kronsparse.bench.devices import CpuDevice
 from kronsparse.bench.energy import NvmlMeter
 from kronsparse.bench.problems import Problem
-from kronsparse.bench.results import Results, read_rows
+from kronsparse.bench.results import Results, default_path, read_rows
 from kronsparse.bench.suites import SUITES
 from kronsparse.chains import Pattern
 
@@ -113,8 +113,34 @@ def test_going_on_after_a_kill(monkeypatch, tmp_path):
 def test_a_file_goes_on_after_a_broken_line(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"record": "run"}\n{"rec')
-    Results(path).add("row", x=1)
-    assert read_rows(path) == [{"record": "run"}, {"record": "row", "x": 1}]
+    assert read_rows(path) == [{"record": "run"}]
+    Results(path).add("run", x=1)
+    assert read_rows(path) == [{"record": "run"}, {"record": "run", "x": 1}]
+
+
+@pytest.mark.parametrize("broken", ['{"rec', "[1]", "null", "{}", ""])
+def test_a_broken_line_that_no_killed_run_left_is_refused(tmp_path, broken):
+    path = tmp_path / "rows.jsonl"
+    for behind in ('{"record": "row"}\n', ""):
+        path.write_text(f'{{"record": "run"}}\n{broken}\n{behind}')
+        with pytest.raises(ValueError, match=r"rows\.jsonl:2: no record"):
+            read_rows(path)
+
+
+def test_a_run_goes_on_in_a_file_of_layers(monkeypatch, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    layers = {**run_record(), "machine": {"cpu": machine.describe_machine()["cpu"]}}
+    del layers["ceilings"]
+    path.write_text(json.dumps(layers) + "\n")
+    options = ["--suite", "2x8x8x4", "--competitors", "ours", "--layouts", "batch_last"]
+    assert of_record(run_in_process(monkeypatch, path, *options), "row")
+
+
+def test_rows_go_to_the_folder_one_is_in(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    Results(default_path("mine.txt", "Some(R) CPU @ 2 GHz")).add("run")
+    (written,) = (tmp_path / "results").iterdir()
+    assert written.name.startswith("some-mine-")
 
 
 def test_a_budget_is_kept_and_the_rest_said(tmp_path, capsys):

@@ -35,7 +35,8 @@ def overview(rows: Sequence[Row], measured: Sequence[Measured], kinds: Sequence[
     for name in ("bmm, einsum, dense", "strided"):
         headers += [f"faster than {name}", "median speed-up"]
     runs = [row for row in rows if row.get("record") == "run"]
-    machines = [*dict.fromkeys(map(machine_text, runs)), f"Ceilings: {ceilings_text(runs[-1])}."]
+    ceilings = [text for text in map(ceilings_text, runs) if text]
+    machines = [*dict.fromkeys(map(machine_text, runs)), *(f"Ceilings: {text}." for text in ceilings[-1:])]
     caption = (
         "The floor is max(bytes of x, y and weights / copy rate, flops / GEMM rate of the dtype), both rates "
         "PyTorch's own in the same run. Of bmm, einsum and dense the fastest that was timed. Where runs are "

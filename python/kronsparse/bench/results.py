@@ -13,29 +13,38 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kronsparse.bench.machine import REPOSITORY
-
 Row = dict[str, Any]
 OURS = "kronsparse"
 
 
 def default_path(suite: str, hardware: str) -> Path:
-    """A new file under results/ of the repository, or of the current folder outside of one."""
+    """A new file under results/ of the current folder."""
     named = (re.sub(r"\(r\)|\(tm\)|cpu|@.*", "", hardware.lower()), Path(suite).stem.lower())
     slug = "-".join(re.sub(r"[^a-z0-9]+", "-", name).strip("-")[:40] for name in named)
-    folder = (REPOSITORY or Path.cwd()) / "results"
-    return folder / f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
+    return Path("results") / f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
+
+
+def _record(line: str) -> Row | None:
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) and "record" in found else None
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The records of a file; what a killed run left of its last line is no record."""
-    rows = []
-    for line in path.read_text().splitlines():
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
+    """The records of a file. Of a killed run's last line a part may be left, at the end of the file or before
+    the run that went on; anything else that is no record is refused."""
+    text = path.read_text()
+    found = [_record(line) for line in text.splitlines()]
+    for number, row in enumerate(found, 1):
+        if row is not None:
             continue
-    return rows
+        is_last = number == len(found)
+        left_over = not text.endswith("\n") if is_last else (found[number] or {}).get("record") == "run"
+        if not left_over:
+            raise ValueError(f'{path}:{number}: no record of kronsparse-bench, a JSON object with a "record"')
+    return [row for row in found if row is not None]
 
 
 def read_files(paths: Iterable[Path]) -> list[Row]:

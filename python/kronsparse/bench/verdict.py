@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from kronsparse.bench.dataset import Measured, collect, kinds, latest, of_kind
 from kronsparse.bench.document import Document, Section, Table, to_markdown
+from kronsparse.bench.layer_table import training
 from kronsparse.bench.problems import LAYOUTS
 from kronsparse.bench.results import OURS, Row, last_run
 from kronsparse.bench.statistics import median, wins
@@ -35,18 +36,20 @@ def is_cpu(run: Row) -> bool:
 
 
 def ceilings_text(run: Row) -> str:
-    """The ceilings of a run, also of one whose file is older than that name."""
+    """The ceilings of a run, also of one whose file is older than that name; `layers` measures none."""
     if "ceilings" in run:
         copy_bytes, gemm_flops = run["ceilings"]["copy_bytes"], run["ceilings"]["gemm_flops"]
-    else:
+    elif "rates" in run:
         copy_bytes, gemm_flops = run["rates"]["copy_bytes"], {"f32": run["rates"]["sgemm_flops"]}
+    else:
+        return ""
     rates = ", ".join(f"{name} {rate / 1e12:.3g}" for name, rate in gemm_flops.items())
     return f"copy {copy_bytes / 1e12:.3g} TB/s, GEMM {rates} TFLOP/s"
 
 
 def machine_line(run: Row) -> str:
     """Where a run was made, with what, and the ceilings found there."""
-    return f"{machine_text(run)}; {ceilings_text(run)}"
+    return "; ".join(filter(None, (machine_text(run), ceilings_text(run))))
 
 
 def machine_text(run: Row) -> str:
@@ -224,6 +227,7 @@ def summary(rows: Sequence[Row]) -> list[str]:
     sections = [
         *target_sections(rows, measured),
         *small_sections(rows),
+        *filter(None, [training(rows)]),
         *([Section("Failures", failures)] if failures else []),
     ]
     return to_markdown(Document(machine_line(last_run(rows)), sections)).splitlines()
