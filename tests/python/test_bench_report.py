@@ -345,6 +345,28 @@ def test_numbers_inline_and_in_lines(tmp_path):
         filled("<!-- numbers: guess r.jsonl --><!-- end -->", tmp_path)
 
 
+BEGIN, END = "<!-- numbers: win-share f16 default batch_last bmm r.jsonl -->", "<!-- end -->"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"one {BEGIN}?\nprose\ntwo {BEGIN}?{END}\n", "line 1: '<!-- numbers:' without '<!-- end -->'"),
+        (f"one {BEGIN}?{END}\ntwo {BEGIN}?\n", "line 2: '<!-- numbers:' without"),
+        (f"{BEGIN}\n?\n{END}\nprose\n{END}\n", "line 5: '<!-- end -->' without"),
+        (f"<!-- numbers:win-share -->?{END}\n", "line 1: '<!-- numbers:' without"),
+    ],
+)
+def test_markers_come_in_pairs(tmp_path, capsys, text, told):
+    write(tmp_path / "r.jsonl", [run_record(), row("1x4x4x2", "kronsparse", 1.0), row("1x4x4x2", "bmm", 2.0)])
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    for options in ([], ["--check"]):
+        assert main(["numbers", str(page), "--root", str(tmp_path), *options]) == 1
+        assert f"page.md: {told}" in capsys.readouterr().err
+    assert page.read_text() == text
+
+
 def test_the_table_of_small_batches():
     small = {"record": "small", "weights_s": 1e-6, "bound_s": 4e-6}
     times = (("kronsparse", 3e-6, 1), ("bmm", 5e-6, 1), ("kronsparse", 6e-6, 8))

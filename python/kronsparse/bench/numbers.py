@@ -19,7 +19,8 @@ from kronsparse.bench.machine import REPOSITORY
 from kronsparse.bench.number_tables import TABLES
 from kronsparse.bench.results import Row, read_files
 
-_MARKED = re.compile(r"(<!-- numbers: ([^>]*?) -->)(.*?)(<!-- end -->)", re.DOTALL)
+_BEGIN, _END = "<!-- numbers:", "<!-- end -->"
+_MARKED = re.compile(rf"({_BEGIN} ([^>]*?) -->)((?:(?!{_BEGIN}).)*?)({_END})", re.DOTALL)
 Make = Callable[[Sequence[Sequence[Row]], Sequence[str]], str]
 
 
@@ -40,8 +41,18 @@ def made(marker: str, root: Path) -> str:
     return TABLES[name]([read_files(paths) for paths in files], words)
 
 
+def _check_markers(text: str) -> None:
+    """Refuses a marker without its end, which would otherwise be sought in the prose behind it."""
+    rest = _MARKED.sub(lambda found: "\n" * found[0].count("\n"), text)
+    for number, line in enumerate(rest.split("\n"), 1):
+        for marker, other in ((_BEGIN, _END), (_END, f"{_BEGIN} NAME ARGUMENTS -->")):
+            if marker in line:
+                raise ValueError(f"line {number}: {marker!r} without {other!r}")
+
+
 def filled(text: str, root: Path) -> str:
     """The text with all its numbers made anew."""
+    _check_markers(text)
 
     def fill(found: re.Match[str]) -> str:
         content = made(found[2], root)
@@ -63,7 +74,10 @@ def main(options: argparse.Namespace) -> int:
     stale = 0
     for path in options.files:
         before = path.read_text()
-        after = filled(before, options.root)
+        try:
+            after = filled(before, options.root)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
         if after == before:
             continue
         stale += 1
