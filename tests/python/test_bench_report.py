@@ -260,6 +260,26 @@ def test_results_of_layers_alone_have_a_summary(tmp_path, capsys):
     assert "Ceilings: copy 1 TB/s" in text and "## Training" in text
 
 
+def on_cpu(threads):
+    return run_record(machine={"cpu": "C"}, threads=threads)
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        (on_cpu(2), "results of 2 devices given (G; C, 2 threads), must be of one"),
+        (run_record(machine={"cpu": "C", "gpu": "H"}), "results of 2 devices given (G; H), must be of one"),
+    ],
+)
+def test_a_report_is_of_one_device(tmp_path, monkeypatch, capsys, others, told):
+    monkeypatch.chdir(tmp_path)
+    files = [write(tmp_path / "a.jsonl", made_up_rows()), write(tmp_path / "b.jsonl", [others])]
+    for options in ([], ["--summary"]):
+        assert main(["report", *files, *options]) == 1
+        assert told in capsys.readouterr().err
+    assert not (tmp_path / "report.md").exists()
+
+
 # ---- compare ----
 
 
@@ -297,6 +317,14 @@ def test_compare(before, tmp_path, capsys, changed, code, told):
 def test_compare_of_files_that_share_nothing(before, tmp_path):
     other = write(tmp_path / "b.jsonl", [run_record(), row("9x9x9x9", "kronsparse", 1.0)])
     assert main(["compare", before[1], other]) == 2
+
+
+def test_compare_says_that_devices_differ(before, tmp_path, capsys):
+    rows, path = before
+    assert main(["compare", path, write(tmp_path / "b.jsonl", [on_cpu(2), *rows[1:]])]) == 0
+    assert "A and B are of different devices (G; C, 2 threads)" in capsys.readouterr().out
+    assert main(["compare", path, path]) == 0
+    assert "different devices" not in capsys.readouterr().out
 
 
 def test_compare_refuses_what_is_no_results_file(before, tmp_path, capsys):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kronsparse.bench.dataset import family_of, latest, mode_of
 from kronsparse.bench.document import Table, markdown_table
-from kronsparse.bench.results import OURS, Row, last_run, read_rows
+from kronsparse.bench.results import OURS, Row, device_of, last_run, read_rows
 from kronsparse.bench.statistics import median
 from kronsparse.bench.verdict import machine_line
 
@@ -104,6 +104,9 @@ def main(options: argparse.Namespace) -> int:
     before, after = read_rows(options.before), read_rows(options.after)
     for name, rows in (("A", before), ("B", after)):
         print(f"{name}: {machine_line(last_run(rows))}")
+    devices = [device_of(last_run(rows)) for rows in (before, after)]
+    if devices[0] != devices[1]:
+        print(f"\nA and B are of different devices ({'; '.join(devices)}): what differs may be the machine.")
     found = changes(before, after, options.contender, options.noise / 100)
     if not found:
         print(f"no problem of {options.contender} is in both files")

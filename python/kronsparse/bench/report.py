@@ -17,7 +17,7 @@ from kronsparse.bench.dataset import collect, family_of, kinds, latest, mode_of
 from kronsparse.bench.document import Document, Section, to_html, to_markdown
 from kronsparse.bench.energy_section import energy
 from kronsparse.bench.layer_table import training
-from kronsparse.bench.results import Row, last_run, read_files
+from kronsparse.bench.results import Row, check_one_device, last_run, read_files
 from kronsparse.bench.verdict import small_sections, summary, target_sections, targets_of
 
 CSV_COLUMNS = (
@@ -97,6 +97,7 @@ def to_csv(rows: Sequence[Row]) -> str:
 def main(options: argparse.Namespace) -> int:
     """Writes the three files, or prints the verdict; 0."""
     rows = read_files(options.results)
+    check_one_device(rows)
     if options.summary:
         print("\n".join(summary(rows)))
         return 0

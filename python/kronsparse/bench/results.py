@@ -60,6 +60,28 @@ def last_run(rows: Iterable[Row]) -> Row:
     return runs[-1]
 
 
+def is_cpu(run: Row) -> bool:
+    """Whether a run was made without a GPU."""
+    return "gpu" not in run["machine"] or run["machine"]["gpu"].startswith("none")
+
+
+def device_of(run: Row) -> str:
+    """What a run was made on: a GPU, or a CPU with so many threads.
+
+    >>> device_of({"machine": {"cpu": "Xeon"}, "threads": 2})
+    'Xeon, 2 threads'
+    """
+    hardware = run["machine"]
+    return f"{hardware['cpu']}, {run.get('threads') or '?'} threads" if is_cpu(run) else str(hardware["gpu"])
+
+
+def check_one_device(rows: Iterable[Row]) -> None:
+    """Refuses rows of several devices: medians over them would be of none."""
+    devices = list(dict.fromkeys(device_of(row) for row in rows if row["record"] == "run"))
+    if len(devices) > 1:
+        raise ValueError(f"results of {len(devices)} devices given ({'; '.join(devices)}), must be of one")
+
+
 class Results:
     """A file being written, with what was in it before."""
 

@@ -10,7 +10,7 @@ from kronsparse.bench.dataset import Measured, collect, kinds, latest, of_kind
 from kronsparse.bench.document import Document, Section, Table, to_markdown
 from kronsparse.bench.layer_table import training
 from kronsparse.bench.problems import LAYOUTS
-from kronsparse.bench.results import OURS, Row, last_run
+from kronsparse.bench.results import OURS, Row, device_of, is_cpu, last_run
 from kronsparse.bench.statistics import median, wins
 from kronsparse.bench.targets import (
     ANYONE,
@@ -28,11 +28,6 @@ RIVALS = (
 )
 _LOSSES_TO = (EAGER, "blocks", "strided", "transposing", "compiled", "compiled-einsum", "ksmm")
 WORST_SHOWN = 8
-
-
-def is_cpu(run: Row) -> bool:
-    """Whether a run was made without a GPU."""
-    return "gpu" not in run["machine"] or run["machine"]["gpu"].startswith("none")
 
 
 def ceilings_text(run: Row) -> str:
@@ -56,11 +51,7 @@ def machine_text(run: Row) -> str:
     """Where a run was made, and with what."""
     versions, hardware = run["versions"], run["machine"]
     driver = hardware.get("nvidia_smi", {}).get("driver_version", "")
-    where = (
-        f"{hardware['cpu']}, {run.get('threads') or '?'} threads"
-        if is_cpu(run)
-        else f"{hardware['gpu']}{f', driver {driver}' if driver else ''}"
-    )
+    where = f"{device_of(run)}{f', driver {driver}' if driver else ''}"
     made_with = f"kronsparse {versions['kronsparse']} ({run['commit']}), torch {versions['torch']}"
     return f"{where}; {made_with}"
 
