@@ -260,6 +260,16 @@ def test_results_of_layers_alone_have_a_summary(tmp_path, capsys):
     assert "Ceilings: copy 1 TB/s" in text and "## Training" in text
 
 
+@pytest.mark.parametrize("name", ["mine", "mine.html", "mine.csv", "mine.v2"])
+def test_a_report_may_be_named_with_its_ending(tmp_path, name):
+    rows = write(tmp_path / "rows.jsonl", made_up_rows())
+    assert main(["report", rows, "--output", str(tmp_path / "made" / name)]) == 0
+    stem = name if name == "mine.v2" else "mine"
+    assert {path.name for path in (tmp_path / "made").iterdir()} == {
+        f"{stem}{ending}" for ending in (".html", ".md", ".csv")
+    }
+
+
 def on_cpu(threads):
     return run_record(machine={"cpu": "C"}, threads=threads)
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import torch
 from bench_helpers import CEILINGS, FakeNvml, pretend_gpu, run_in_process, run_record, shorten_windows
 from kronsparse.bench import machine, sweep
+from kronsparse.bench.__main__ import main
 from kronsparse.bench.arena import Arena
 from kronsparse.bench.c_api import Library
 from kronsparse.bench.contest import Table, hold_contest
@@ -256,6 +258,35 @@ def test_energy_is_refused_without_a_counter(monkeypatch, tmp_path):
     with pytest.raises(RuntimeError, match="no RAPL counter"):
         run_in_process(monkeypatch, tmp_path / "rows.jsonl", "--suite", "paper-energy", "--limit", "1")
     assert not (tmp_path / "rows.jsonl").exists()
+
+
+NONSENSE = [
+    ["run", "--batch", "0"],
+    ["run", "--limit", "0"],
+    ["run", "--windows", "-1"],
+    ["run", "--threads", "0"],
+    ["layers", "--batch", "0"],
+    ["advise", "--in", "0", "--out", "64"],
+    ["compare", "a", "b", "--noise", "-5"],
+    ["compare", "a", "b", "--noise", "nan"],
+]
+
+
+@pytest.mark.parametrize("arguments", NONSENSE)
+def test_numbers_without_a_meaning_are_refused(arguments, capsys):
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert re.search(r"argument --\w+: '\S+' given, must be a .*number", capsys.readouterr().err)
+
+
+def test_an_implementation_that_nobody_has_is_refused_before_anything_is_measured(monkeypatch, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    with pytest.raises(RuntimeError, match="'foo' is neither an implementation for cpu nor a family"):
+        run_in_process(monkeypatch, path, "--suite", TWO, "--impl", "foo")
+    assert not path.exists()
+    options = ["--suite", "2x8x8x4", "--competitors", "ours", "--layouts", "batch_last"]
+    rows = run_in_process(monkeypatch, path, *options, "--impl", "reference")
+    assert [row["implementation"] for row in of_record(rows, "row")] == ["reference"]
 
 
 class OnTheCpu(Library):

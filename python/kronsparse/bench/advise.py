@@ -19,6 +19,7 @@ from kronsparse.bench.c_api import Library, find_library
 from kronsparse.bench.dataset import latest
 from kronsparse.bench.document import Table, markdown_table
 from kronsparse.bench.machine import default_device
+from kronsparse.bench.options import count
 from kronsparse.bench.problems import DTYPES, LAYOUTS, MODES, Problem
 from kronsparse.bench.proposals import Proposal, proposals
 from kronsparse.bench.results import OURS, Row, read_files
@@ -152,12 +153,12 @@ def parameters(text: str, layer_entries: int) -> int:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of `advise`."""
     add = parser.add_argument
-    add("--in", dest="cols", type=int, required=True, metavar="N", help="input features")
-    add("--out", dest="rows", type=int, required=True, metavar="N", help="output features")
+    add("--in", dest="cols", type=count, required=True, metavar="N", help="input features")
+    add("--out", dest="rows", type=count, required=True, metavar="N", help="output features")
     add("--dtype", choices=DTYPES, default="f16")
     add("--mode", choices=MODES, default="fp32", help="of f32 (default fp32)")
     add("--layout", choices=LAYOUTS, default="batch_first")
-    add("--batch", type=int, default=4096, metavar="N", help="default 4096")
+    add("--batch", type=count, default=4096, metavar="N", help="default 4096")
     add(
         "--parameters",
         default="25%",
@@ -166,7 +167,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--rank", type=int, default=0, metavar="N", help="chains of at least this rank")
     add("--device", default=default_device(), help="cuda:N or cpu (default: the GPU if there is one)")
     add("--results", type=Path, nargs="+", default=[], help="files that `run` wrote on this device")
-    add("--top", type=int, default=15, metavar="N", help="how many to list (default 15)")
+    add("--top", type=count, default=15, metavar="N", help="how many to list (default 15)")
     add(
         "--library",
         dest="shared_library",

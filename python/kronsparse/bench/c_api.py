@@ -21,7 +21,11 @@ PACKAGE = Path(__file__).absolute().parent.parent  # not resolved: a build's pac
 
 
 class KronsparseError(RefusalError):
-    """A call of the library failed; the text is the library's own."""
+    """A call of the library failed; the text is the library's own, and so is the code."""
+
+    def __init__(self, call: str, code: str, message: str) -> None:
+        super().__init__(f"{call}: {code}: {message}")
+        self.code = code
 
 
 class _Problem(ctypes.Structure):
@@ -164,6 +168,14 @@ class Library:
         self._call("kronsparse_predict", ctypes.byref(parsed), device.encode(), forced, ctypes.byref(seconds))
         return seconds.value
 
+    def check_implementation(self, name: str, device: str = "cpu") -> None:
+        """Refuses a name that no implementation for the device has, nor a family of them."""
+        try:
+            self.predict("f32 batch_first B=1 1x1x1x1", name, device)
+        except KronsparseError as error:
+            if error.code != "unsupported":  # it exists, and is not for this problem
+                raise
+
     def _parse(self, problem: str) -> _Problem:
         parsed = _Problem()
         self._call("kronsparse_problem_parse", problem.encode(), ctypes.byref(parsed))
@@ -176,4 +188,4 @@ class Library:
 
     def _fail(self, name: str, status: int) -> NoReturn:
         code = self._dll.kronsparse_status_name(status).decode()
-        raise KronsparseError(f"{name}: {code}: {self._dll.kronsparse_last_error().decode()}")
+        raise KronsparseError(name, code, self._dll.kronsparse_last_error().decode())

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from kronsparse.bench.dataset import family_of, latest, mode_of
 from kronsparse.bench.document import Table, markdown_table
+from kronsparse.bench.options import percentage
 from kronsparse.bench.results import OURS, Row, device_of, last_run, read_rows
 from kronsparse.bench.statistics import median
 from kronsparse.bench.verdict import machine_line
@@ -94,7 +95,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("after", type=Path, metavar="B")
     parser.add_argument("--contender", default=OURS, help=f"whose times (default {OURS})")
     parser.add_argument(
-        "--noise", type=float, default=NOISE_PERCENT, metavar="PERCENT", help=f"default {NOISE_PERCENT:g}"
+        "--noise",
+        type=percentage,
+        default=NOISE_PERCENT,
+        metavar="PERCENT",
+        help=f"default {NOISE_PERCENT:g}",
     )
     parser.add_argument("--all", action="store_true", help="also list what stayed the same")
 

@@ -25,7 +25,7 @@ from kronsparse.bench import machine
 from kronsparse.bench.devices import Device, open_device
 from kronsparse.bench.devices import machine as hardware_of
 from kronsparse.bench.layer_table import summary
-from kronsparse.bench.options import words
+from kronsparse.bench.options import count, words
 from kronsparse.bench.results import Results, Row, default_path
 from kronsparse.chains import Pattern
 from kronsparse.torch import KSLinear, _operators
@@ -52,8 +52,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--device", default="cuda:0", help="cuda:N, or cpu to try the command (default cuda:0)")
     add("--dtypes", type=words(list(DTYPES)), default=list(DTYPES), metavar="LIST", help="default f16,bf16")
-    add("--batch", type=int, default=BATCH, metavar="N", help=f"default {BATCH}")
-    add("--limit", type=int, metavar="N", help=f"only the first N of {len(PATTERNS)} patterns")
+    add("--batch", type=count, default=BATCH, metavar="N", help=f"default {BATCH}")
+    add("--limit", type=count, metavar="N", help=f"only the first N of {len(PATTERNS)} patterns")
     add("--compiled", action="store_true", help="also torch.compile of bmm, which takes seconds a pattern")
     add("--output", type=Path, metavar="FILE", help="appended to; default: a new file under results/")
 

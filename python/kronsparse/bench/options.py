@@ -1,8 +1,9 @@
-"""Options of the command that are lists or durations."""
+"""Options of the command that are lists, numbers or durations."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Callable, Sequence
 
@@ -20,6 +21,32 @@ def words(allowed: Sequence[str]) -> Callable[[str], list[str]]:
         return given
 
     return parse
+
+
+def count(text: str) -> int:
+    """A whole number from 1 on.
+
+    >>> count("12")
+    12
+    """
+    if not re.fullmatch(r"0*[1-9]\d*", text):
+        raise argparse.ArgumentTypeError(f"{text!r} given, must be a whole number, at least 1")
+    return int(text)
+
+
+def percentage(text: str) -> float:
+    """A number from 0 on, without its sign.
+
+    >>> percentage("2.5")
+    2.5
+    """
+    try:
+        given = float(text)
+    except ValueError:
+        given = math.nan
+    if not 0 <= given < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} given, must be a number of percent, at least 0")
+    return given
 
 
 def duration(text: str) -> float:

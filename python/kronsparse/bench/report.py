@@ -36,13 +36,14 @@ CSV_COLUMNS = (
     ),
     *("error", "h", "sparsity", "bytes", "flops", "joules", "watts", "idle_w", "bound_s"),
 )
+ENDINGS = (".html", ".md", ".csv")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of `report`."""
     parser.add_argument("results", type=Path, nargs="+", help="files that `run` wrote")
     parser.add_argument(
-        "--output", type=Path, default=Path("report"), help="without its ending (default report)"
+        "--output", type=Path, default=Path("report"), help="with or without an ending (default report)"
     )
     parser.add_argument("--title", help="default: the name of the device")
     parser.add_argument("--summary", action="store_true", help="only print the verdict on the targets")
@@ -102,13 +103,11 @@ def main(options: argparse.Namespace) -> int:
         print("\n".join(summary(rows)))
         return 0
     document = build(rows, options.title)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    for ending, text in (
-        (".html", to_html(document)),
-        (".md", to_markdown(document)),
-        (".csv", to_csv(rows)),
-    ):
-        path = options.output.with_name(options.output.name + ending)
+    output = options.output.with_suffix("") if options.output.suffix in ENDINGS else options.output
+    output.parent.mkdir(parents=True, exist_ok=True)
+    texts = (to_html(document), to_markdown(document), to_csv(rows))
+    for ending, text in zip(ENDINGS, texts, strict=True):
+        path = output.with_name(output.name + ending)
         path.write_text(text)
         print(path)
     return 0

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from kronsparse.bench import machine
-from kronsparse.bench.options import duration, words
+from kronsparse.bench.options import count, duration, words
 from kronsparse.bench.problems import DTYPES, LAYOUTS, MODES
 from kronsparse.bench.suites import SUITES, find_suite
 
@@ -37,21 +37,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--dtypes", type=words(DTYPES), metavar="LIST", help="of f32,f16,bf16 (default: the suite's)")
     add("--modes", type=words(MODES), default=["fp32"], metavar="LIST", help="of f32: fp32,ieee,tf32")
     add("--layouts", type=words(LAYOUTS), metavar="LIST", help="of batch_first,batch_last (default: both)")
-    add("--batch", type=int, metavar="N", help="default: the suite's; on a CPU one of a few milliseconds")
+    add("--batch", type=count, metavar="N", help="default: the suite's; on a CPU one of a few milliseconds")
     add(
         "--competitors",
         type=words(COMPETITORS),
         metavar="LIST",
         help=f"of {','.join(COMPETITORS)} (default: the suite's)",
     )
-    add("--limit", type=int, metavar="N", help="only N of the patterns, spread over all")
+    add("--limit", type=count, metavar="N", help="only N of the patterns, spread over all")
     add("--budget", type=duration, metavar="TIME", help="as much as fits, as in 90s or 8m")
     add(
         "--kind",
         choices=KINDS,
         help="time; small: small batches, from a graph; energy (default: the suite's)",
     )
-    add("--windows", type=int, default=1, metavar="N", help="windows of energy per contender (default 1)")
+    add("--windows", type=count, default=1, metavar="N", help="windows of energy per contender (default 1)")
     add("--impl", metavar="NAME", help="force an implementation of kronsparse")
     add(
         "--library",
@@ -59,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="libkronsparse (else $KRONSPARSE_LIBRARY, else what is found)",
     )
-    add("--threads", type=int, default=2, metavar="N", help="threads and cores, on a CPU (default 2)")
+    add("--threads", type=count, default=2, metavar="N", help="threads and cores, on a CPU (default 2)")
     add("--output", type=Path, metavar="FILE", help="appended to; default: a new file under results/")
 
 

@@ -239,8 +239,11 @@ def sweep(options: argparse.Namespace) -> int:
     if device.name == "cpu":
         torch.set_num_threads(options.threads)
     library = Library(find_library(options.shared_library))
+    # Both refuse before anything is measured.
+    if options.impl:
+        library.check_implementation(options.impl, device.name)
     if kind == "energy":
-        open_meter(device.name, device.uuid)  # refuses before anything is measured
+        open_meter(device.name, device.uuid)
     hardware = hardware_of(device)
     named = str(hardware.get("gpu") or hardware["cpu"])
     results = Results(options.output or default_path(options.suite, named))
