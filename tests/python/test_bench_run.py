@@ -53,7 +53,9 @@ def test_rows_of_a_run(monkeypatch, tmp_path, capsys):
             assert {"h", "sparsity", "bytes", "flops"} <= row.keys()
         if row["contender"] == "kronsparse":
             assert row["predicted_s"] > 0 and row["implementation"]
-    assert "## f32 ieee batch_first" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "## f32 ieee batch_first" in printed.out
+    assert ", 1 threads: rows to " in printed.err.splitlines()[0]
 
 
 def test_more_competitors_are_added_to_a_file(monkeypatch, tmp_path):
@@ -73,6 +75,26 @@ def test_a_file_of_another_machine_is_refused(monkeypatch, tmp_path):
     path.write_text(json.dumps(run_record()) + "\n")
     with pytest.raises(ValueError, match="holds results of G"):
         run_in_process(monkeypatch, path, "--suite", TWO)
+
+
+def test_a_file_of_other_threads_is_refused(monkeypatch, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    processor = machine.describe_machine()["cpu"]
+    path.write_text(json.dumps(run_record(machine={"cpu": processor}, threads=64)) + "\n")
+    with pytest.raises(ValueError, match=r"64 threads, and this is .*, 1 threads"):
+        run_in_process(monkeypatch, path, "--suite", TWO)
+
+
+@pytest.mark.parametrize(
+    ("options", "threads"), [([], 5), (["--suite", "cpu-targets"], 2), (["--threads", "3"], 3)]
+)
+def test_threads_are_the_physical_cores_unless_told_otherwise(monkeypatch, options, threads):
+    prepared = []
+    monkeypatch.setattr(machine, "physical_cores", lambda: 5)
+    monkeypatch.setattr(machine, "restart_prepared", prepared.append)
+    monkeypatch.setattr(sweep, "sweep", lambda options: prepared.append(options.threads) or 0)
+    assert main(["run", "--device", "cpu", *options]) == 0
+    assert prepared == [threads, threads]
 
 
 KILLED = """
@@ -131,7 +153,7 @@ def test_a_broken_line_that_no_killed_run_left_is_refused(tmp_path, broken):
 
 def test_a_run_goes_on_in_a_file_of_layers(monkeypatch, tmp_path):
     path = tmp_path / "rows.jsonl"
-    layers = {**run_record(), "machine": {"cpu": machine.describe_machine()["cpu"]}}
+    layers = run_record(machine={"cpu": machine.describe_machine()["cpu"]}, threads=1)
     del layers["ceilings"]
     path.write_text(json.dumps(layers) + "\n")
     options = ["--suite", "2x8x8x4", "--competitors", "ours", "--layouts", "batch_last"]
@@ -140,7 +162,7 @@ def test_a_run_goes_on_in_a_file_of_layers(monkeypatch, tmp_path):
 
 def test_rows_go_to_the_folder_one_is_in(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    Results(default_path("mine.txt", "Some(R) CPU @ 2 GHz")).add("run")
+    Results(default_path("mine.txt", {"cpu": "Some(R) CPU @ 2 GHz"})).add("run")
     (written,) = (tmp_path / "results").iterdir()
     assert written.name.startswith("some-mine-")
 

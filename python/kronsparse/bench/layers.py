@@ -62,9 +62,11 @@ def main(options: argparse.Namespace) -> int:
     """Measures, and prints the tables; 1 where a gradient was wrong."""
     device = open_device(options.device)
     hardware = hardware_of(device)
-    results = Results(options.output or default_path("layers", str(hardware.get("gpu") or hardware["cpu"])))
+    threads = torch.get_num_threads() if device.name == "cpu" else None
+    results = Results(options.output or default_path("layers", hardware))
     versions = {"kronsparse": __version__, "torch": torch.__version__, "cuda": str(torch.version.cuda)}
-    results.add("run", suite="layers", machine=hardware, versions=versions, commit=machine.commit())
+    where = {"machine": hardware, "threads": threads}
+    results.add("run", suite="layers", **where, versions=versions, commit=machine.commit())
     results.add("host", **host_time(device))
     for dtype in options.dtypes:
         for pattern in PATTERNS[: options.limit]:

@@ -30,13 +30,24 @@ def default_device() -> str:
     return "cuda:0" if has_gpu else "cpu"
 
 
-def pick_cpus(count: int) -> list[int]:
-    """CPUs this process may use, one per physical core as long as there are enough."""
+def _cores() -> dict[str, list[int]]:
+    """The CPUs this process may use, by physical core."""
     cores: dict[str, list[int]] = {}
     for cpu in sorted(os.sched_getaffinity(0)):
         siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
         core = siblings.read_text().strip() if siblings.exists() else str(cpu)
         cores.setdefault(core, []).append(cpu)
+    return cores
+
+
+def physical_cores() -> int:
+    """How many of them this process may use."""
+    return len(_cores())
+
+
+def pick_cpus(count: int) -> list[int]:
+    """CPUs this process may use, one per physical core as long as there are enough."""
+    cores = _cores()
     by_turns = [
         cpus[turn]
         for turn in range(max(map(len, cores.values())))

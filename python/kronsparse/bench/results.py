@@ -17,9 +17,10 @@ Row = dict[str, Any]
 OURS = "kronsparse"
 
 
-def default_path(suite: str, hardware: str) -> Path:
+def default_path(suite: str, hardware: dict[str, object]) -> Path:
     """A new file under results/ of the current folder."""
-    named = (re.sub(r"\(r\)|\(tm\)|cpu|@.*", "", hardware.lower()), Path(suite).stem.lower())
+    device = str(hardware.get("gpu") or hardware["cpu"])
+    named = (re.sub(r"\(r\)|\(tm\)|cpu|@.*", "", device.lower()), Path(suite).stem.lower())
     slug = "-".join(re.sub(r"[^a-z0-9]+", "-", name).strip("-")[:40] for name in named)
     return Path("results") / f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
 

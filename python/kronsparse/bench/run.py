@@ -59,7 +59,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="libkronsparse (else $KRONSPARSE_LIBRARY, else what is found)",
     )
-    add("--threads", type=count, default=2, metavar="N", help="threads and cores, on a CPU (default 2)")
+    add(
+        "--threads",
+        type=count,
+        metavar="N",
+        help="on a CPU: threads, one a core (default: every physical core; cpu-targets: 2)",
+    )
     add("--output", type=Path, metavar="FILE", help="appended to; default: a new file under results/")
 
 
@@ -72,6 +77,7 @@ def main(options: argparse.Namespace) -> int:
     if options.budget is None:
         options.budget = options.suite_found.cpu_budget_s if options.device == "cpu" else math.inf
     if options.device == "cpu":
+        options.threads = options.threads or options.suite_found.cpu_threads or machine.physical_cores()
         machine.restart_prepared(options.threads)
     # Here, not above: PyTorch must not be loaded before the process has been prepared.
     from kronsparse.bench.sweep import sweep

@@ -125,6 +125,7 @@ class Suite:
     companion: Callable[[Pattern], Pattern] | None = None  # measured right after each pattern
     cpu_contenders: tuple[str, ...] = ()  # fewer, where time is short
     cpu_budget_s: float = math.inf
+    cpu_threads: int | None = None  # else every physical core
     effort: Effort | None = None  # other than the device's own, for each contender
     problems: tuple[Problem, ...] = ()  # complete ones, taken as they are, beside the patterns
 
@@ -168,6 +169,7 @@ def _suites() -> dict[str, Suite]:
             contenders=(*_EVERYONE, "bsr", "sparse"),
             dtypes=("f32",),
             cpu_floor_s=20e-3,
+            cpu_threads=2,  # the targets are of two
             effort=Effort(20e-3, 0.18, fewest=9, most=9),
         ),
     }

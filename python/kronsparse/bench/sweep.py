@@ -23,7 +23,7 @@ from kronsparse.bench.energy import open_meter
 from kronsparse.bench.energy_contest import hold_energy_contest, idle_watts
 from kronsparse.bench.options import clock
 from kronsparse.bench.problems import Problem
-from kronsparse.bench.results import OURS, Results, Row, default_path, last_run
+from kronsparse.bench.results import OURS, Results, Row, default_path, device_of, last_run
 from kronsparse.bench.small_batch import hold_small_contest
 from kronsparse.bench.suites import PAPER_BATCH, Suite, representative
 from kronsparse.bench.verdict import summary
@@ -193,20 +193,19 @@ def _record_run(
         load=load,
         options=machine.arguments(),
     )
-    say(f"rows to {results.path}; {ceilings}")
+    say(f"{device_of(results.rows[-1])}: rows to {results.path}; {ceilings}")
     if device.name == "cpu" and load > BUSY_LOAD:
         say(f"load {load:.1f} in the last minute: if other work goes on, the numbers will be worthless")
     return ceilings
 
 
-def _earlier_ceilings(results: Results, hardware: str) -> Ceilings | None:
+def _earlier_ceilings(results: Results, now: str) -> Ceilings | None:
     """Of the run that this one goes on with, which must be of the same device."""
     if not results.rows:
         return None
-    run = last_run(results.rows)
-    before = str(run["machine"].get("gpu") or run["machine"]["cpu"])
-    if before != hardware:
-        raise ValueError(f"--output {results.path} holds results of {before}, and this is {hardware}")
+    before = device_of(last_run(results.rows))
+    if before != now:
+        raise ValueError(f"--output {results.path} holds results of {before}, and this is {now}")
     known = [row for row in results.rows if row["record"] == "run" and "ceilings" in row]
     return Ceilings.of_record(known[-1]) if known else None
 
@@ -245,9 +244,8 @@ def sweep(options: argparse.Namespace) -> int:
     if kind == "energy":
         open_meter(device.name, device.uuid)
     hardware = hardware_of(device)
-    named = str(hardware.get("gpu") or hardware["cpu"])
-    results = Results(options.output or default_path(options.suite, named))
-    earlier = _earlier_ceilings(results, named)
+    results = Results(options.output or default_path(options.suite, hardware))
+    earlier = _earlier_ceilings(results, device_of({"machine": hardware, "threads": options.threads}))
     ceilings = _record_run(results, options, device, hardware, library)
 
     usual = suite.cpu_contenders if device.name == "cpu" and suite.cpu_contenders else suite.contenders
