@@ -3,7 +3,7 @@
 import pytest
 from bench_helpers import row
 from kronsparse.bench.__main__ import main
-from kronsparse.bench.advise import Experience, Layer, advise, parameters
+from kronsparse.bench.advise import Advice, Experience, Layer, advise, not_told_apart, parameters
 from kronsparse.bench.proposals import Proposal, proposals, two_factors
 from kronsparse.chains import Pattern, checked, monarch
 
@@ -72,8 +72,20 @@ def test_a_model_that_is_off_is_corrected():
 
 def test_budgets():
     assert parameters("10%", 5000) == 500 and parameters("70", 5000) == 70
-    with pytest.raises(ValueError, match="neither a number nor a share"):
-        parameters("many", 5000)
+    for text in ("many", "inf%", "%"):
+        with pytest.raises(ValueError, match="neither a number nor a share"):
+            parameters(text, 5000)
+    with pytest.raises(ValueError, match="'-5%' given, -250 parameters, must be at least 1"):
+        parameters("-5%", 5000)
+
+
+def test_times_that_do_not_differ_are_no_ranking():
+    chain = Proposal("monarch", monarch(64, 64))
+    found = [Advice(chain, seconds, 1.0, 0) for seconds in (1.0, 1.0, 1.005, 1.2, 3.0, 3.0)]
+    assert not_told_apart(found).startswith(
+        "Of lines 1 to 3 and lines 5 to 6 the times differ by less than 1 %"
+    )
+    assert not_told_apart(found[2:5]) == ""
 
 
 def test_the_command_asks_the_library(capsys):
@@ -85,4 +97,8 @@ def test_the_command_asks_the_library(capsys):
     )
     assert len([line for line in printed.splitlines() if line.startswith("| 1x")]) == 3
     assert main(["advise", *options[:4], "--device", "cpu", "--parameters", "1"]) == 1
-    assert "no chain for 512x256" in capsys.readouterr().err
+    assert "no chain for 512x256 has 1 to 1 parameters" in capsys.readouterr().err
+    assert main(["advise", *options[:4], "--device", "cpu", "--parameters", "1000%", "--rank", "9"]) == 1
+    assert "has 655360 to 1310720 parameters and rank 9 or more" in capsys.readouterr().err
+    assert main(["advise", *options[:4], "--device", "cpu", "--parameters", "20%"]) == 0
+    assert "the times differ by less than 1 %: choose by rank, or measure." in capsys.readouterr().out

@@ -11,6 +11,7 @@ time, the others with the model's seconds times the median of measured / predict
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,8 @@ from kronsparse.chains import Chain, dense
 
 # Of the budget of parameters: who uses less is faster, and can do less.
 USED_AT_LEAST = 0.5
+# Times that differ by a smaller share are no ranking.
+TOLD_APART = 0.01
 Predict = Callable[[str], float]  # seconds of a problem in its text form
 
 
@@ -138,6 +141,19 @@ def as_table(found: Sequence[Advice]) -> Table:
     return Table(headers, rows)
 
 
+def not_told_apart(found: Sequence[Advice]) -> str:
+    """A sentence on the lines whose times are too near to each other to rank them; nothing without such."""
+    groups: list[list[int]] = []
+    for line, one in enumerate(found, 1):
+        if groups and one.seconds < (1 + TOLD_APART) * found[groups[-1][0] - 1].seconds:
+            groups[-1].append(line)
+        else:
+            groups.append([line])
+    alike = " and ".join(f"lines {group[0]} to {group[-1]}" for group in groups if len(group) > 1)
+    share = f"{100 * TOLD_APART:g} %"
+    return f"Of {alike} the times differ by less than {share}: choose by rank, or measure." if alike else ""
+
+
 def parameters(text: str, layer_entries: int) -> int:
     """A number, or a share of the dense layer's, as in 10%.
 
@@ -145,9 +161,12 @@ def parameters(text: str, layer_entries: int) -> int:
     500
     """
     try:
-        return int(float(text[:-1]) / 100 * layer_entries) if text.endswith("%") else int(text)
-    except ValueError:
+        given = int(float(text[:-1]) / 100 * layer_entries) if text.endswith("%") else int(text)
+    except (ValueError, OverflowError):
         raise ValueError(f"--parameters: {text!r} is neither a number nor a share such as 10%") from None
+    if given < 1:
+        raise ValueError(f"--parameters: {text!r} given, {given} parameters, must be at least 1")
+    return given
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -189,8 +208,13 @@ def main(options: argparse.Namespace) -> int:
         Experience.of(read_files(options.results)),
     )
     found = [one for one in found if one.proposal.rank >= options.rank]
+    wanted = f"{math.ceil(USED_AT_LEAST * most)} to {most} parameters"
     if not found:
-        raise ValueError(f"no chain for {layer.rows}x{layer.cols} has at most {most} parameters")
-    print(markdown_table(as_table(found[: options.top])))
-    print(f"\n{len(found)} chains of at most {most} parameters; {layer.rows}x{layer.cols}, {options.device}")
+        rank = f" and rank {options.rank} or more" if options.rank else ""
+        raise ValueError(f"no chain for {layer.rows}x{layer.cols} has {wanted}{rank}")
+    shown = found[: options.top]
+    print(markdown_table(as_table(shown)))
+    print(f"\n{len(found)} chains of {wanted}; {layer.rows}x{layer.cols}, {options.device}")
+    if not_told_apart(shown):
+        print(not_told_apart(shown))
     return 0
