@@ -356,6 +356,17 @@ def test_the_numbers_of_the_documents_are_those_of_the_results(capsys):
     assert main(["numbers", "--check", *map(str, marked)]) == 0, capsys.readouterr().out
 
 
+def test_tables_of_the_documents_are_whole():
+    cut = re.compile(r"^\|.*\n\n\|.*\n(?!\|[-:| ]+$)", re.MULTILINE)  # rows without a heading of their own
+    assert not [(path.name, found[0]) for path in documents() for found in cut.finditer(path.read_text())]
+
+
+def test_the_map_names_every_module_of_the_benchmark():
+    described = (SOURCE / "HACKING.md").read_text().split("\n  bench/ ", 1)[1].split("\ncli/", 1)[0]
+    modules = {path.stem for path in Path(report.__file__).parent.glob("*.py")} - {"__init__"}
+    assert modules <= set(re.findall(r"\w+", described))
+
+
 @pytest.mark.skipif(not GPU_FILES, reason="needs the results of the repository")
 def test_a_number_that_drifted_is_found(tmp_path, capsys):
     text = (SOURCE / "docs" / "performance.md").read_text()
@@ -377,6 +388,8 @@ def test_numbers_inline_and_in_lines(tmp_path):
     assert "\n| f16 batch_last | 1 | 1.00 | on 100 % | 2.0 | on 42 % |\n<!-- end -->" in filled(
         lines, tmp_path
     )
+    ceilings = "<!-- numbers: ceilings r.jsonl -->?<!-- end -->"
+    assert "-->copy 1 TB/s, GEMM f32 1, f16 1 TFLOP/s<!-- end -->" in filled(ceilings, tmp_path)
     with pytest.raises(ValueError, match="no results file"):
         filled("<!-- numbers: gpu-summary none.jsonl --><!-- end -->", tmp_path)
     with pytest.raises(ValueError, match="is none of"):

@@ -11,9 +11,10 @@ from kronsparse.bench.document import Table, markdown_table
 from kronsparse.bench.energy_section import savings
 from kronsparse.bench.layer_table import sentences, steps_table
 from kronsparse.bench.problems import LAYOUTS
-from kronsparse.bench.results import OURS, Row
+from kronsparse.bench.results import OURS, Row, last_run
 from kronsparse.bench.statistics import Wins, median, wins
 from kronsparse.bench.targets import ANYONE, EAGER, GPU_TARGETS, Target
+from kronsparse.bench.verdict import ceilings_text
 from kronsparse.chains import Pattern
 
 Groups = Sequence[Sequence[Row]]  # the rows of each argument's files
@@ -163,6 +164,11 @@ def cpu_halves(groups: Groups, _: Sequence[str]) -> str:
     return markdown_table(Table(["", *LAYOUTS], rows))
 
 
+def ceilings(groups: Groups, _: Sequence[str]) -> str:
+    """Those of the last run."""
+    return ceilings_text(last_run(_joined(groups)))
+
+
 def win_share(groups: Groups, words: Sequence[str]) -> str:
     """One number: the share of patterns won, for words dtype, mode or "default", layout, rival."""
     dtype, mode, layout, rival = words
@@ -221,6 +227,7 @@ TABLES: dict[str, Callable[[Groups, Sequence[str]], str]] = {
     "cpu-summary": cpu_summary,
     "cpu-runs": cpu_runs,
     "cpu-halves": cpu_halves,
+    "ceilings": ceilings,
     "win-share": win_share,
     "small-batch": small_batch,
     "energy-saving": energy_saving,
