@@ -5,14 +5,14 @@
 
 namespace kronsparse::cuda {
 
-[[nodiscard]] Implementation gemm_implementation();          ///< multiply_gemm.cu
-[[nodiscard]] Implementation wgmma_implementation();         ///< multiply_wgmma.cu
-[[nodiscard]] Implementation mma_implementation();           ///< multiply_mma.cu
-[[nodiscard]] Implementation stream_implementation();        ///< multiply_stream.cu
-[[nodiscard]] Implementation skinny_implementation();        ///< multiply_skinny.cu
-[[nodiscard]] Implementation simt_implementation();          ///< multiply_simt.cu
-[[nodiscard]] Implementation gradient_mma_implementation();  ///< gradient_mma.cu
-
-[[nodiscard]] Implementation gradient_simt_implementation();  ///< gradient_simt.cu
+[[nodiscard]] Implementation gemm_implementation();            ///< multiply_gemm.cu
+[[nodiscard]] Implementation wgmma_implementation();           ///< multiply_wgmma.cu
+[[nodiscard]] Implementation mma_implementation();             ///< multiply_mma.cu
+[[nodiscard]] Implementation stream_implementation();          ///< multiply_stream.cu
+[[nodiscard]] Implementation skinny_implementation();          ///< multiply_skinny.cu
+[[nodiscard]] Implementation simt_implementation();            ///< multiply_simt.cu
+[[nodiscard]] Implementation gradient_wgmma_implementation();  ///< gradient_wgmma.cu
+[[nodiscard]] Implementation gradient_mma_implementation();    ///< gradient_mma.cu
+[[nodiscard]] Implementation gradient_simt_implementation();   ///< gradient_simt.cu
 
 }  // namespace kronsparse::cuda

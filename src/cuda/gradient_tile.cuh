@@ -4,7 +4,6 @@
 // x inputs l). The sums are few and the batch is long, so both operands stream
 // through a ring of stages in shared memory, where they lie as in memory:
 //   runs       batch_first, d > 1: a run over rows (k or l) and the block's j per sample.
-
 //   rows       batch_first, d = 1: a run over rows per sample.
 //   columns    batch_last: a run of samples per row.
 // Copies are units of 16 bytes; rows that do not exist are not copied, because
@@ -13,7 +12,7 @@
 
 #include <cstdint>
 
-#include "cuda/tensor_core.cuh"
+#include "cuda/gradient_store.cuh"
 
 namespace kronsparse::cuda {
 
@@ -59,21 +58,16 @@ struct GradientArguments {
   int out_pitch;   ///< bytes between rows k of sums
   bool y_vectors;  ///< 8-byte stores are aligned
   bool overlaps;   ///< with the kernel before (see launch.hpp)
+
+  [[nodiscard]] __device__ GradientOutput output() const {
+    return {y, g.rows, x.rows, d, g.tile_rows, x.tile_rows, block_j, splits, out_pitch, y_vectors};
+  }
 };
 
 namespace gradient {
 
-/// What a block computes.
-struct Tile {
-  std::int64_t i, j0, k0, l0;
-  std::int64_t n0;  ///< first sample
-  int samples;      ///< from there on
-  int split;        ///< rank in the cluster
-};
-
 __device__ inline Tile block_tile(const GradientArguments& p) {
   std::uint32_t block = ptx::block_number();
-
   const std::uint32_t split = block % p.splits;
   block /= p.splits;
   const std::uint32_t l_tile = block % p.l_tiles;
@@ -85,7 +79,6 @@ __device__ inline Tile block_tile(const GradientArguments& p) {
   tile.j0 = std::int64_t{block % p.j_groups} * p.block_j;
   tile.k0 = std::int64_t{k_tile} * p.g.tile_rows;
   tile.l0 = std::int64_t{l_tile} * p.x.tile_rows;
-
   tile.split = static_cast<int>(split);
   tile.n0 = std::int64_t{split} * p.split_samples;
   tile.samples =

@@ -176,6 +176,10 @@ __device__ inline std::uint16_t load_shared_2(std::uint32_t address) {
   asm volatile("ld.shared.u16 %0, [%1];\n" : "=h"(value) : "r"(address) : "memory");
   return value;
 }
+/// A float, not its bits: those could be taken before a wgmma that makes them is waited for.
+__device__ inline void store_shared_float(std::uint32_t address, float value) {
+  asm volatile("st.shared.f32 [%0], %1;\n" ::"r"(address), "f"(value) : "memory");
+}
 __device__ inline void store_shared_8(std::uint32_t address, std::uint32_t v0, std::uint32_t v1) {
   asm volatile("st.shared.v2.u32 [%0], {%1,%2};\n" ::"r"(address), "r"(v0), "r"(v1) : "memory");
 }

@@ -127,17 +127,20 @@ struct Wgmma;
   }
 
 /// `b` describes the right operand in shared memory; the sums start anew when `add` is 0. `_shared`: `a`
-/// describes the left one, as rows of terms; `_columns`: as rows of samples, one for each term.
-#define KRONSPARSE_WGMMA_STRUCT(n)                                                     \
-  template <>                                                                          \
-  struct Wgmma<n> {                                                                    \
-    KRONSPARSE_WGMMA_FUNCTION(f16, n, KRONSPARSE_WGMMA_F16, ", 0")                     \
-    KRONSPARSE_WGMMA_FUNCTION(bf16, n, KRONSPARSE_WGMMA_BF16, ", 0")                   \
-    KRONSPARSE_WGMMA_FUNCTION(tf32, n, KRONSPARSE_WGMMA_TF32, "")                      \
-    KRONSPARSE_WGMMA_SHARED_FUNCTION(f16_shared, n, KRONSPARSE_WGMMA_F16, ", 0, 0")    \
-    KRONSPARSE_WGMMA_SHARED_FUNCTION(bf16_shared, n, KRONSPARSE_WGMMA_BF16, ", 0, 0")  \
-    KRONSPARSE_WGMMA_SHARED_FUNCTION(f16_columns, n, KRONSPARSE_WGMMA_F16, ", 1, 0")   \
-    KRONSPARSE_WGMMA_SHARED_FUNCTION(bf16_columns, n, KRONSPARSE_WGMMA_BF16, ", 1, 0") \
+/// describes the left one, as rows of terms; `_columns`: as rows of samples, one for each term; with
+/// `_both_columns` the right one has a row for each term, too.
+#define KRONSPARSE_WGMMA_STRUCT(n)                                                          \
+  template <>                                                                               \
+  struct Wgmma<n> {                                                                         \
+    KRONSPARSE_WGMMA_FUNCTION(f16, n, KRONSPARSE_WGMMA_F16, ", 0")                          \
+    KRONSPARSE_WGMMA_FUNCTION(bf16, n, KRONSPARSE_WGMMA_BF16, ", 0")                        \
+    KRONSPARSE_WGMMA_FUNCTION(tf32, n, KRONSPARSE_WGMMA_TF32, "")                           \
+    KRONSPARSE_WGMMA_SHARED_FUNCTION(f16_shared, n, KRONSPARSE_WGMMA_F16, ", 0, 0")         \
+    KRONSPARSE_WGMMA_SHARED_FUNCTION(bf16_shared, n, KRONSPARSE_WGMMA_BF16, ", 0, 0")       \
+    KRONSPARSE_WGMMA_SHARED_FUNCTION(f16_columns, n, KRONSPARSE_WGMMA_F16, ", 1, 0")        \
+    KRONSPARSE_WGMMA_SHARED_FUNCTION(bf16_columns, n, KRONSPARSE_WGMMA_BF16, ", 1, 0")      \
+    KRONSPARSE_WGMMA_SHARED_FUNCTION(f16_both_columns, n, KRONSPARSE_WGMMA_F16, ", 1, 1")   \
+    KRONSPARSE_WGMMA_SHARED_FUNCTION(bf16_both_columns, n, KRONSPARSE_WGMMA_BF16, ", 1, 1") \
   };
 
 KRONSPARSE_WGMMA_STRUCT(8)
@@ -209,16 +212,18 @@ __device__ inline void wgmma_wait() {
 #undef KRONSPARSE_WGMMA
 
 /// An operand that a tensor copy laid out in rows of 128 bytes, swizzled: 8 of them, 1024 bytes, are followed
-/// by the next 8 (samples of rows of terms, or terms of rows of samples).
-__device__ inline std::uint64_t wgmma_swizzled_operand(std::uint32_t address) {
+/// by the next 8 (samples of rows of terms, or terms of rows of samples). A row for each term ends after 64
+/// columns: the next 64 lie `next_columns` bytes further on.
+__device__ inline std::uint64_t wgmma_swizzled_operand(std::uint32_t address, int next_columns = 1024) {
   constexpr std::uint64_t next_eight = 1024 >> 4;
   constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62;
-  return static_cast<std::uint64_t>((address & 0x3ffff) >> 4) | next_eight << 16 | next_eight << 32 |
-         swizzle_128;
+  return static_cast<std::uint64_t>((address & 0x3ffff) >> 4) |
+         static_cast<std::uint64_t>(next_columns >> 4) << 16 | next_eight << 32 | swizzle_128;
 }
 
-/// The right operand as 8x16-byte blocks: `next_terms` bytes to the block of the
-/// following terms, `next_columns` to that of the following 8 columns.
+/// An operand as 8x16-byte blocks, of 8 columns by 16 bytes of terms or (`_both_columns`) of 8 terms by 16
+/// bytes of columns: `next_terms` bytes to the block of the following terms, `next_columns` to that of the
+/// following 8 columns.
 __device__ inline std::uint64_t wgmma_operand(std::uint32_t address, int next_terms, int next_columns) {
   return static_cast<std::uint64_t>((address & 0x3ffff) >> 4) |
          static_cast<std::uint64_t>(next_terms >> 4) << 16 |

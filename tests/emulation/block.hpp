@@ -61,6 +61,7 @@ struct WgmmaIssue {
   std::uint64_t left_shared;  ///< or described, as the right one
   std::uint64_t right;
   bool add;
+  bool right_columns = false;  ///< a row of columns for each term, not a row of terms for each column
 };
 
 /// One mma.sync of 16 x 8 x 16 half numbers, as one lane gives it.

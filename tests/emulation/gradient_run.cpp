@@ -1,10 +1,12 @@
 #include "gradient_run.hpp"
 
+#include <functional>
 #include <limits>
 #include <vector>
 
 #include "core/geometry.hpp"
 #include "cuda/gradient_mma.hpp"
+#include "cuda/gradient_wgmma.hpp"
 #include "memory.hpp"
 
 namespace kronsparse::emulation {
@@ -25,14 +27,9 @@ std::vector<float> values_of(const Memory& memory) {
   return values;
 }
 
-}  // namespace
-
-GradientCut run_gradient(const ProductCase& one) {
+/// Operands, what `launch_of` says, and a plain loop to compare with.
+void run_and_compare(const ProductCase& one, const std::function<Launch(const Operands&)>& launch_of) {
   const Problem& problem = one.problem;
-  problem.validate();
-  const cuda::GradientConfig config = cuda::gradient_config(problem, one.gpu());
-  if (config.shared_bytes > cuda::kEmulatedSharedBytes) throw EmulationError("the tiles do not fit");
-
   const cuda::Product p = cuda::product_of(problem);
   const DType dtype = problem.dtype;
   Numbers numbers;
@@ -41,13 +38,10 @@ GradientCut run_gradient(const ProductCase& one) {
   const Memory y(dtype, problem.pattern.nnz(), one.y_offset);
   if (one.infinite && x.elements() != 0) x.set(x.elements() - 1, std::numeric_limits<float>::infinity());
 
-  const cuda::GradientArguments arguments =
-      cuda::gradient_arguments(problem, config, {.x = x.first(), .y = y.first(), .g = g.first()});
-  const cuda::GradientKernel kernel = dtype == DType::bf16 ? cuda::gradient_bf16_kernel(config.shape_index)
-                                                           : cuda::gradient_f16_kernel(config.shape_index);
+  const Launch shape = launch_of({.x = x.first(), .y = y.first(), .g = g.first()});
   const GlobalMemory memory{{x.range(), g.range()}, {y.range()}};
-  launch(static_cast<int>(config.blocks(p.a)), config.splits, config.threads(), config.shared_bytes,
-         one.timing, memory, [&] { kernel(arguments); });
+  launch(shape.blocks, shape.cluster_blocks, shape.threads, shape.shared_bytes, one.timing, memory,
+         shape.kernel);
 
   const std::vector<float> x_values = values_of(x), g_values = values_of(g);
   std::int64_t at = 0;
@@ -67,8 +61,55 @@ GradientCut run_gradient(const ProductCase& one) {
                                  std::to_string(sum));
         }
   if (!y.untouched_before()) throw EmulationError("memory before y was written");
-  return {dtype,         config.shape_index, config.splits,     config.threads() / 32,
-          config.stages, arguments.g.width,  arguments.x.width, arguments.y_vectors};
+}
+
+}  // namespace
+
+GradientCut run_gradient(const ProductCase& one) {
+  const Problem& problem = one.problem;
+  problem.validate();
+  const cuda::GradientConfig config = cuda::gradient_config(problem, one.gpu());
+  if (config.shared_bytes > cuda::kEmulatedSharedBytes) throw EmulationError("the tiles do not fit");
+  GradientCut cut{
+      problem.dtype, config.shape_index, config.splits, config.threads() / 32, config.stages, 0, 0, false};
+  run_and_compare(one, [&](const Operands& operands) {
+    const cuda::GradientArguments arguments = cuda::gradient_arguments(problem, config, operands);
+    const cuda::GradientKernel kernel = problem.dtype == DType::bf16
+                                            ? cuda::gradient_bf16_kernel(config.shape_index)
+                                            : cuda::gradient_f16_kernel(config.shape_index);
+    cut.g_width = arguments.g.width;
+    cut.x_width = arguments.x.width;
+    cut.y_vectors = arguments.y_vectors;
+    return Launch{static_cast<int>(config.blocks(problem.pattern.a)), config.threads(), config.shared_bytes,
+                  [arguments, kernel] { kernel(arguments); }, config.splits};
+  });
+  return cut;
+}
+
+GradientWgmmaCut run_gradient_wgmma(const ProductCase& one, std::optional<std::size_t> shape_index) {
+  const Problem& problem = one.problem;
+  problem.validate();
+  std::optional<cuda::GradientWgmmaConfig> config = cuda::gradient_wgmma_config(problem, one.gpu());
+  if (shape_index) {
+    config.reset();
+    for (const cuda::GradientWgmmaConfig& way : cuda::gradient_wgmma_configs(problem, one.gpu()))
+      if (way.shape_index == *shape_index) config = way;
+  }
+  if (!config) throw EmulationError("there is no way to cut this problem");
+  GradientWgmmaCut cut{problem.dtype,  config->shape_index, config->warpgroups,
+                       config->splits, config->stages,      config->raw_stages,
+                       false};
+  run_and_compare(one, [&](const Operands& operands) {
+    const auto arguments = cuda::gradient_wgmma_arguments(problem, *config, operands);
+    if (!arguments) throw EmulationError("not for the copy engine");
+    const cuda::GradientWgmmaKernel kernel = problem.dtype == DType::bf16
+                                                 ? cuda::gradient_wgmma_bf16_kernel(config->shape_index)
+                                                 : cuda::gradient_wgmma_f16_kernel(config->shape_index);
+    cut.y_vectors = arguments->out.vectors;
+    return Launch{static_cast<int>(config->blocks(problem.pattern.a)), config->threads(),
+                  config->shared_bytes, [arguments, kernel] { kernel(*arguments); }, config->splits};
+  });
+  return cut;
 }
 
 }  // namespace kronsparse::emulation

@@ -84,15 +84,30 @@ float shared_number(Block& block, Kind kind, std::uint64_t operand, int row, int
   return number_of(kind, bits);
 }
 
+/// The half number of a row of samples (or columns), one for each term. Swizzled: rows of 64, 8 terms and
+/// then the next 8; what follows in a row lies further on. Else blocks of 8 terms of 16 bytes.
+float number_by_terms(Block& block, Kind kind, std::uint64_t operand, int place, int term) {
+  const auto field = [&](int shift) { return static_cast<std::uint32_t>(operand >> shift & 0x3fff) << 4; };
+  const auto at = static_cast<std::uint32_t>(place), row = static_cast<std::uint32_t>(term);
+  std::uint32_t address = field(0);
+  if ((operand & kSwizzled) != 0) {
+    address += at / 64 * field(16) + row / 8 * field(32) + row % 8 * 128 + at % 64 * 2;
+    address ^= (address >> 7 & 7) << 4;
+  } else {
+    address += at / 8 * field(32) + row / 8 * field(16) + row % 8 * 16 + at % 8 * 2;
+  }
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, block.shared(address, 2, 2), 2);
+  return number_of(kind, bits);
+}
+
 /// Rows of terms, one for each sample, or rows of samples, one for each term.
 void gather_shared_left(Matrices& m, Block& block, const WgmmaIssue& product) {
   const bool columns = product.left_form == WgmmaIssue::Left::columns;
-  if (columns && (product.left_shared & kSwizzled) == 0)
-    throw EmulationError("rows of samples in shared memory that are not swizzled");
   for (int row = 0; row < kRows; ++row)
     for (int term = 0; term < kMaxTerms; ++term)
-      m.left[row][term] = shared_number(block, product.kind, product.left_shared, columns ? term : row,
-                                        (columns ? row : term) * 2);
+      m.left[row][term] = columns ? number_by_terms(block, product.kind, product.left_shared, row, term)
+                                  : shared_number(block, product.kind, product.left_shared, row, term * 2);
 }
 
 /// Blocks of 8 columns by 16 bytes of terms, each contiguous, a row of 16 bytes a column.
@@ -100,6 +115,12 @@ void gather_right(Matrices& m, Block& block, const WgmmaIssue& product) {
   const auto field = [&](int shift) {
     return static_cast<std::uint32_t>(product.right >> shift & 0x3fff) << 4;
   };
+  if (product.right_columns) {
+    for (int column = 0; column < product.columns; ++column)
+      for (int term = 0; term < kMaxTerms; ++term)
+        m.right[term][column] = number_by_terms(block, product.kind, product.right, column, term);
+    return;
+  }
   if ((product.right & kSwizzled) != 0) {
     for (int column = 0; column < product.columns; ++column)
       for (int term = 0; term < kMaxTerms; ++term)
@@ -167,7 +188,7 @@ void Block::multiply_oldest_group(int first_thread) {
       const WgmmaIssue& own = one.products.at(at);
       if (own.kind != product.kind || own.columns != product.columns || own.right != product.right ||
           own.add != product.add || own.left_form != product.left_form ||
-          own.left_shared != product.left_shared)
+          own.left_shared != product.left_shared || own.right_columns != product.right_columns)
         throw EmulationError("the threads of a warpgroup gave a wgmma different operands");
       if (own.left_form == WgmmaIssue::Left::registers) gather_left(matrices, own, index);
       for_sums(matrices, own, index, [&](float& sum, const float& held) { sum = product.add ? held : 0.0f; });

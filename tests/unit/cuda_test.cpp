@@ -215,6 +215,25 @@ TEST(CudaTable, GradientsOfHalvesGoToTensorCores) {
   expect_mentions(mma("gradient f16 batch_first B=2000000 1x16x16x16"), "truncate");
 }
 
+TEST(CudaTable, GradientsOnHopperNeedTheCopyEngine) {
+  const PretendedGpus machine({h200()});
+  const auto wgmma = [](const std::string& text) { return refusal("gradient-wgmma", "gradient " + text); };
+  for (const char* text : {"f16 batch_first B=63 3x18x20x4", "bf16 batch_first B=1 3x16x24x1",
+                           "f16 batch_first B=64 2x5x7x8", "f16 batch_last B=64 3x17x19x9",
+                           "f16 batch_first B=63 3x16x24x4 cols_stride=296 rows_stride=200"})
+    EXPECT_EQ(wgmma(text), "") << text;
+  expect_mentions(wgmma("f16 batch_first B=64 1x16x16x16"), "d = 1, 2, 4 or 8");
+  expect_mentions(wgmma("f16 batch_first B=64 1x17x16x1"), "16 bytes");
+  expect_mentions(wgmma("f16 batch_first B=64 1x16x16x4 cols_stride=66"), "16 bytes");
+  expect_mentions(wgmma("f16 batch_last B=63 3x16x16x4"), "16 bytes");
+  expect_mentions(wgmma("f16 batch_first B=0 1x16x16x4"), "a batch of 0");
+  expect_mentions(wgmma("f32 batch_first B=64 1x16x16x4"), "f16 and bf16, not f32");
+  GpuFacts b200 = h200();
+  b200.compute_capability = 100;
+  const PretendedGpus newer({b200});
+  expect_mentions(wgmma("f16 batch_first B=64 1x16x16x4"), "needs compute capability 9.0");
+}
+
 TEST(CudaTable, GradientsOnTensorCoresNeedThem) {
   GpuFacts a100 = h200();
   a100.compute_capability = 80;

@@ -119,6 +119,9 @@ inline void store_matrices(std::uint32_t address, std::uint32_t r0, std::uint32_
 inline void store_shared_2(std::uint32_t address, std::uint16_t value) {
   std::memcpy(Block::current().shared(address, 2, 2), &value, 2);
 }
+inline void store_shared_float(std::uint32_t address, float value) {
+  std::memcpy(Block::current().shared(address, 4, 4), &value, 4);
+}
 inline std::uint16_t load_shared_2(std::uint32_t address) {
   std::uint16_t value = 0;
   std::memcpy(&value, Block::current().shared(address, 2, 2), 2);

@@ -28,13 +28,20 @@ struct Wgmma {
   static void bf16_columns(Sums& d, std::uint64_t a, std::uint64_t b, int add) {
     issue(Kind::bf16, Form::columns, d, a, b, add);
   }
+  static void f16_both_columns(Sums& d, std::uint64_t a, std::uint64_t b, int add) {
+    issue(Kind::f16, Form::columns, d, a, b, add, true);
+  }
+  static void bf16_both_columns(Sums& d, std::uint64_t a, std::uint64_t b, int add) {
+    issue(Kind::bf16, Form::columns, d, a, b, add, true);
+  }
 
  private:
   static void issue(Kind kind, Sums& d, const Left& a, std::uint64_t b, int add) {
-    emulation::Block::current().issue({kind, Form::registers, N, d, a, 0, b, add != 0});
+    emulation::Block::current().issue({kind, Form::registers, N, d, a, 0, b, add != 0, false});
   }
-  static void issue(Kind kind, Form form, Sums& d, std::uint64_t a, std::uint64_t b, int add) {
-    emulation::Block::current().issue({kind, form, N, d, nullptr, a, b, add != 0});
+  static void issue(Kind kind, Form form, Sums& d, std::uint64_t a, std::uint64_t b, int add,
+                    bool right_columns = false) {
+    emulation::Block::current().issue({kind, form, N, d, nullptr, a, b, add != 0, right_columns});
   }
 };
 
@@ -53,8 +60,8 @@ inline std::uint64_t wgmma_operand(std::uint32_t address, int next_terms, int ne
 }
 
 /// The same for rows of 128 bytes, swizzled.
-inline std::uint64_t wgmma_swizzled_operand(std::uint32_t address) {
-  return wgmma_operand(address, 1024, 1024) | emulation::kSwizzled;
+inline std::uint64_t wgmma_swizzled_operand(std::uint32_t address, int next_columns = 1024) {
+  return wgmma_operand(address, next_columns, 1024) | emulation::kSwizzled;
 }
 
 }  // namespace kronsparse::cuda::ptx
