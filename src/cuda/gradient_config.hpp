@@ -62,6 +62,10 @@ struct GradientConfig {
   }
 };
 
+/// Clusters that a GPU runs at once where `resident` blocks share a multiprocessor: each stays inside a part
+/// of the GPU.
+[[nodiscard]] double clusters_at_once(const GpuFacts& gpu, int resident, int cluster_blocks);
+
 /// The cheapest way; one whose shared memory does not fit if there is none.
 [[nodiscard]] GradientConfig gradient_config(const Problem& problem, const GpuFacts& gpu);
 

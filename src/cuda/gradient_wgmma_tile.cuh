@@ -174,13 +174,22 @@ __device__ inline void sort_operand(std::uint32_t from, std::uint32_t to, int ro
   const int j = unit % shape.block_j, l = unit / shape.block_j;
   from += sample * 128 + ((unit ^ (sample % 8)) * 16);
   to += j * shape.plane_bytes(rows) + l * shape.unit_bytes() + sample * 16;
-  const int boxes = rows * shape.block_j / kGradientBox;
-#pragma unroll 4
-  for (int box = 0; box < boxes; ++box) {
-    const uint4 matrices = ptx::load_matrices_transposed(from + box * box_bytes);
-    ptx::store_matrices(to + box * (shape.run() * shape.unit_bytes()), matrices.x, matrices.y, matrices.z,
-                        matrices.w);
-  }
+  // Several loads before their stores: a warp waits for the first of them only.
+  const auto move = [&]<int count>(int box) {
+    uint4 matrices[count];
+#pragma unroll
+    for (int at = 0; at < count; ++at)
+      matrices[at] = ptx::load_matrices_transposed(from + (box + at) * box_bytes);
+#pragma unroll
+    for (int at = 0; at < count; ++at)
+      ptx::store_matrices(to + (box + at) * (shape.run() * shape.unit_bytes()), matrices[at].x,
+                          matrices[at].y, matrices[at].z, matrices[at].w);
+  };
+  const int boxes = rows * shape.block_j / kGradientBox;  // an even number
+  int box = 0;
+#pragma unroll 1
+  for (; box + 4 <= boxes; box += 4) move.template operator()<4>(box);
+  if (box < boxes) move.template operator()<2>(box);
 }
 
 }  // namespace gradient
