@@ -6,9 +6,10 @@ A chain is a tuple of patterns, left factor first: W = K_1 K_2 ... K_L, so that 
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex
 
 
 class Pattern(NamedTuple):
@@ -62,12 +63,33 @@ class Pattern(NamedTuple):
         return cls.of(map(int, text.split("x")))
 
     @classmethod
-    def of(cls, sizes: Iterable[int]) -> Pattern:
-        """From four sizes, checked."""
-        given = tuple(sizes)
-        if len(given) != 4 or not all(isinstance(size, int) and size >= 1 for size in given):
+    def of(cls, sizes: Iterable[SupportsIndex]) -> Pattern:
+        """From four sizes, checked; NumPy's integers are taken too.
+
+        >>> Pattern.of([2, 3, 4, 5])
+        Pattern(a=2, b=3, c=4, d=5)
+        """
+        given = tuple(sizes) if isinstance(sizes, Iterable) else (sizes,)
+        integers = [_as_size(size) for size in given]
+        if len(integers) != 4 or min(integers) < 1:
             raise ValueError(f"pattern: {given} given, must be four integers (a, b, c, d), each at least 1")
-        return cls(*given)
+        return cls(*integers)
+
+
+def _as_size(given: object) -> int:
+    """The integer, or 0 for what is none."""
+    if isinstance(given, int):
+        return 0 if isinstance(given, bool) else given
+    try:
+        return operator.index(given)  # type: ignore[arg-type]
+    except TypeError:
+        return 0
+
+
+def check_size(argument: str, given: object) -> None:
+    """Refuses what is no size of a matrix."""
+    if _as_size(given) < 1:
+        raise ValueError(f"{argument}: {given!r} given, must be an integer of at least 1")
 
 
 Chain = tuple[Pattern, ...]
@@ -110,19 +132,34 @@ def low_rank(rows: int, cols: int, rank: int) -> Chain:
 def monarch(rows: int, cols: int, blocks: int | None = None) -> Chain:
     """The two-factor Monarch chain: (1, rows/blocks, blocks, blocks), (blocks, blocks, cols/blocks, 1).
 
-    Without `blocks`, the common divisor of the sizes nearest to the square root of the smaller one.
+    Without `blocks`, the common divisor of the sizes nearest to the square root of the smaller one. The
+    matrix has at most rank blocks², so that sizes with few common divisors are better given their `blocks`,
+    or padded; those with none but 1 are refused.
 
     >>> chain_text(monarch(4096, 4096))
     '1x64x64x64*64x64x64x1'
     """
+    check_size("rows", rows)
+    check_size("cols", cols)
     if blocks is None:
-        common = math.gcd(rows, cols)
-        divisors = [number for number in range(1, common + 1) if common % number == 0]
-        target = math.sqrt(min(rows, cols))
-        blocks = min(divisors, key=lambda divisor: abs(math.log(divisor / target)))
+        blocks = _middle_divisor(rows, cols)
     if blocks < 1 or rows % blocks or cols % blocks:
         raise ValueError(f"blocks: {blocks} given, must divide the sizes {rows} and {cols}")
     return (Pattern.of((1, rows // blocks, blocks, blocks)), Pattern.of((blocks, blocks, cols // blocks, 1)))
+
+
+def _middle_divisor(rows: int, cols: int) -> int:
+    common = math.gcd(rows, cols)
+    if common == 1 < min(rows, cols):
+        raise ValueError(
+            f"blocks: none given, and the sizes {rows} and {cols} have no common divisor but 1, which would "
+            "make the matrix one of rank 1; pad a size, or use 'low_rank(rank=...)', 'dense' or, for rank 1, "
+            "'monarch(blocks=1)'"
+        )
+    small = [number for number in range(1, math.isqrt(common) + 1) if common % number == 0]
+    divisors = [*small, *(common // number for number in reversed(small))]
+    target = math.sqrt(min(rows, cols))
+    return min(divisors, key=lambda divisor: abs(math.log(divisor / target)))
 
 
 def butterfly(rows: int, cols: int | None = None) -> Chain:
@@ -163,6 +200,8 @@ def as_chain(chain: ChainLike, rows: int, cols: int) -> Chain:
     """
     if isinstance(chain, str):
         patterns = _from_text(chain, rows, cols)
+    elif not isinstance(chain, Iterable):
+        raise _no_chain(chain)
     else:
         patterns = checked(Pattern.parse(one) if isinstance(one, str) else Pattern.of(one) for one in chain)
     if (patterns[0].rows, patterns[-1].cols) != (rows, cols):
@@ -173,16 +212,24 @@ def as_chain(chain: ChainLike, rows: int, cols: int) -> Chain:
     return patterns
 
 
+def _no_chain(given: object) -> ValueError:
+    return ValueError(
+        f"chain: {given!r} given, must be a list of patterns, their text as in '1x8x4x4*4x4x2x1', or one "
+        f"of {', '.join(NAMED)} with parameters, as in 'monarch(blocks=4)'"
+    )
+
+
 def _from_text(text: str, rows: int, cols: int) -> Chain:
     if text[:1].isdigit():
         return checked(map(Pattern.parse, text.split("*")))
-    form = re.fullmatch(r"(\w+)(?:\(\s*((?:\w+\s*=\s*\d+\s*,?\s*)*)\))?", text)
+    parameter = r"\w+\s*=\s*\d+"
+    form = re.fullmatch(rf"(\w+)(?:\(\s*({parameter}(?:\s*,\s*{parameter})*)?\s*\))?", text)
     if form is None or form[1] not in NAMED:
-        raise ValueError(
-            f"chain: {text!r} given, must be a list of patterns, their text as in '1x8x4x4*4x4x2x1', or one "
-            f"of {', '.join(NAMED)} with parameters, as in 'monarch(blocks=4)'"
-        )
-    parameters = {key: int(number) for key, number in re.findall(r"(\w+)\s*=\s*(\d+)", form[2] or "")}
+        raise _no_chain(text)
+    given = re.findall(r"(\w+)\s*=\s*(\d+)", form[2] or "")
+    parameters = {key: int(number) for key, number in given}
+    if len(parameters) < len(given):
+        raise ValueError(f"chain: {text!r} given, must have each parameter once")
     try:
         return NAMED[form[1]](rows, cols, **parameters)
     except TypeError as error:

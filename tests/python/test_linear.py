@@ -230,6 +230,8 @@ def test_auto_explains_itself():
         ("chain: .* has 24 rows and 16 columns", lambda: KSLinear(16, 25, "1x24x16x1")),
         ("chain: 'fish' given", lambda: make("fish")),
         ("chain: 'low_rank' given: .*rank", lambda: make("low_rank")),
+        ("in_features: 0 given, must be an integer of at least 1", lambda: KSLinear(0, 128)),
+        ("out_features: -64 given", lambda: KSLinear(128, -64)),
         ("blocks: 5 given", lambda: make("monarch(blocks=5)")),
         ("butterfly: sizes 24 and 16", lambda: make("butterfly")),
         ("chain: factor 0 .* has 16 columns", lambda: make(["1x6x4x4", "5x4x4x1"])),

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from kronsparse.chains import Chain, ChainLike, Pattern, as_chain, chain_text, checked
+from kronsparse.chains import Chain, ChainLike, Pattern, as_chain, chain_text, check_size, checked
 from kronsparse.torch import backends
 from kronsparse.torch._library import LAYOUTS
 from kronsparse.torch.functional import ACTIVATIONS, apply, check_option
@@ -52,6 +52,8 @@ class KSLinear(nn.Module):
         activation: str | None = None,
     ) -> None:
         super().__init__()
+        check_size("in_features", in_features)
+        check_size("out_features", out_features)
         check_option("layout", layout, LAYOUTS)
         check_option("backend", backend, ("auto", *backends.BACKENDS))
         if activation is not None:
