@@ -105,6 +105,20 @@ def test_compiled_under_autocast():
     torch.testing.assert_close(y, forward(x))
 
 
+def test_parameters_are_packed_when_they_change():
+    graphs = []
+
+    def keep(graph, _):
+        graphs.append(graph)
+        return graph
+
+    torch.compile(make(), fullgraph=True, backend=keep)(torch.ones(5, 16))
+    exported = torch.export.export(make(), (torch.ones(5, 16),))
+    for graph in (*graphs, exported.graph_module):
+        packings = {node.args[-1] for node in graph.graph.nodes if "kronsparse.multiply" in str(node.target)}
+        assert packings == {"on_change"}
+
+
 def test_function_compiled():
     factors = [torch.randn(1, 6, 4, 4), torch.randn(4, 4, 4, 1)]
     compiled = torch.compile(ks_linear, fullgraph=True, backend="aot_eager")

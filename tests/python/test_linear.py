@@ -220,6 +220,48 @@ def test_auto_explains_itself():
     assert make(backend="bmm").explain() == "bmm: asked for"
 
 
+def by_load_state_dict(layer, state):
+    layer.load_state_dict(state, assign=True)
+
+
+def by_attributes(layer, state):
+    for name, value in state.items():
+        setattr(layer, name, torch.nn.Parameter(value))
+
+
+def by_parameters(layer, state):
+    """As libraries do that load large models."""
+    for name, value in state.items():
+        layer._parameters[name] = torch.nn.Parameter(value)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("materialise", [by_load_state_dict, by_attributes, by_parameters])
+def test_auto_chooses_anew_where_meta_parameters_are_replaced(materialise, compiled):
+    layer, filled = (KSLinear(1024, 1024, "monarch(blocks=32)", device=where) for where in ("meta", "cpu"))
+    materialise(layer, filled.state_dict())
+    x = torch.randn(2, 1024)
+    run = torch.compile(layer, fullgraph=True, backend="aot_eager") if compiled else layer
+    torch.testing.assert_close(run(x), filled(x))
+    assert layer.explain() == filled.explain()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        run(x)
+    assert any("kronsparse::multiply" in event.key for event in profile.key_averages())
+
+
+def test_backend_may_be_assigned():
+    layer = make(backend="kernel")
+    x = torch.randn(3, 16, dtype=torch.float64)
+    y = layer(x)
+    layer.backend = "sparse"
+    with pytest.raises(NotImplementedError, match="has no gradient"):
+        layer(x)
+    layer.backend = "auto"
+    torch.testing.assert_close(layer(x), y)
+    with pytest.raises(ValueError, match="backend: 'fast' given, must be one of auto, kernel"):
+        layer.backend = "fast"
+
+
 @pytest.mark.parametrize(
     ("message", "call"),
     [

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 import torch
+import torch.nn.utils.parametrize
 from conftest import dense_product
 from kronsparse.torch import (
     KSLinear,
@@ -144,6 +145,34 @@ def test_temporary_values_do_not_make_the_cache_grow():
         values = torch.full((1, 4, 4, 4), float(index), dtype=torch.float64)
         torch.testing.assert_close(ks_linear(X, [values]), X @ dense_product([values]).T)
     assert plan_cache_info().plans == 1
+
+
+@pytest.mark.parametrize("with_grad", [False, True])
+def test_computed_factors_do_not_make_the_cache_grow(layer, with_grad):
+    torch.nn.utils.parametrize.register_parametrization(layer, "factor0", torch.nn.Tanh())
+    with torch.set_grad_enabled(with_grad):
+        for _ in range(5):
+            torch.testing.assert_close(layer(X), X @ dense_product(layer.factors).T)
+    assert plan_cache_info().plans == 2
+
+
+def test_factors_of_functional_call_do_not_make_the_cache_grow(layer):
+    for index in range(5):
+        factors = {name: index * values.detach() for name, values in layer.named_parameters()}
+        y = torch.func.functional_call(layer, factors, (X,))
+        torch.testing.assert_close(y, X @ dense_product(list(factors.values())).T)
+    assert plan_cache_info().plans == 2
+
+
+@pytest.mark.parametrize(("trained", "packing"), [(set(), "frozen"), ({0}, "on_change"), ({1}, "on_change")])
+def test_a_layer_is_frozen_when_no_factor_is_trained(layer, trained, packing, monkeypatch):
+    """What a CUDA graph keeps."""
+    seen = []
+    monkeypatch.setattr("kronsparse.torch.linear.apply", lambda *inputs: seen.append(inputs[-1]))
+    for index, values in enumerate(layer.factors):
+        values.requires_grad_(index in trained)
+    layer(X)
+    assert seen == [packing]
 
 
 def test_temporary_values_at_one_address_are_told_apart():

@@ -37,7 +37,7 @@ class KSLinear(nn.Module):
     """
 
     bias: nn.Parameter | None
-    _chosen: backends.Choice
+    _chosen: dict[tuple[torch.device, torch.dtype], str]
 
     def __init__(
         self,
@@ -55,7 +55,6 @@ class KSLinear(nn.Module):
         check_size("in_features", in_features)
         check_size("out_features", out_features)
         check_option("layout", layout, LAYOUTS)
-        check_option("backend", backend, ("auto", *backends.BACKENDS))
         if activation is not None:
             check_option("activation", activation, ACTIVATIONS)
         self.in_features = in_features
@@ -71,7 +70,7 @@ class KSLinear(nn.Module):
             "bias", nn.Parameter(torch.empty(out_features, device=device, dtype=dtype)) if bias else None
         )
         self.reset_parameters()
-        self._choose()
+        self._choose(self.factors[0])
 
     @classmethod
     def from_factors(
@@ -136,9 +135,35 @@ class KSLinear(nn.Module):
             bias = parameters["bias"]
         except KeyError:  # some are computed: torch.nn.utils.parametrize
             factors, bias = self.factors, self.bias
+        # Parameters come to lie elsewhere in ways that a layer is not told of: meta tensors are replaced.
+        first = factors[0]
+        backend = self._chosen.get((first.device, first.dtype)) or self._choose(first)
         # What a CUDA graph is captured with may change later if it is trained, and is then packed at replay.
-        packing = "on_change" if factors[0].requires_grad else "frozen"
-        return apply(x, factors, bias, self.activation, self.layout, self._chosen.backend, packing)
+        packing = "frozen"
+        for values in factors:
+            if type(values) is Tensor:  # computed for this call: a plan for it would never be found again
+                packing = "each_call"
+                break
+            if values.requires_grad:
+                packing = "on_change"
+        return apply(x, factors, bias, self.activation, self.layout, backend, packing)
+
+    @property
+    def backend(self) -> str:
+        """What was asked for; may be assigned.
+
+        >>> layer = KSLinear(4, 4, "butterfly")
+        >>> layer.backend = "einsum"
+        >>> layer.explain()
+        'einsum: asked for'
+        """
+        return self._backend
+
+    @backend.setter
+    def backend(self, backend: str) -> None:
+        check_option("backend", backend, ("auto", *backends.BACKENDS))
+        self._backend = backend
+        self._chosen = {}
 
     def to_dense(self) -> Tensor:
         """W, the out_features x in_features matrix; differentiable."""
@@ -150,7 +175,8 @@ class KSLinear(nn.Module):
         >>> KSLinear(4, 4, "butterfly", backend="einsum").explain()
         'einsum: asked for'
         """
-        return f"{self._chosen.backend}: {self._chosen.reason}"
+        choice = self._choice()
+        return f"{choice.backend}: {choice.reason}"
 
     def repack(self) -> None:
         """Has the factors packed again at the next call.
@@ -177,12 +203,21 @@ class KSLinear(nn.Module):
             parts.append(f"activation={self.activation}")
         return ", ".join(parts)
 
-    def _choose(self) -> None:
-        if self.backend == "auto":
-            first = self.factors[0]
-            self._chosen = backends.choose(self.chain, first.dtype, self.layout, first.device)
-        else:
-            self._chosen = backends.Choice(self.backend, "asked for")
+    def _choice(self) -> backends.Choice:
+        if self.backend != "auto":
+            return backends.Choice(self.backend, "asked for")
+        first = self.factors[0]
+        return backends.choose(self.chain, first.dtype, self.layout, first.device)
+
+    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+    def _chosen_backend(self) -> str:
+        return self._choice().backend
+
+    def _choose(self, first: Tensor) -> str:
+        """Done ahead of calls where that is possible: a new answer has compiled code compiled again."""
+        backend: str = self._chosen_backend()
+        self._chosen[first.device, first.dtype] = backend
+        return backend
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -195,7 +230,7 @@ class KSLinear(nn.Module):
         for values in self.factors:
             drop_plans(values)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._choose()
+        self._choose(self.factors[0])
         return self
 
     def __del__(self) -> None:
