@@ -92,9 +92,10 @@ def test_values_that_a_compiled_optimiser_changed_are_packed_again():
             torch.testing.assert_close(layer(x), reference)
 
 
-def test_compiled_under_autocast():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_compiled_under_autocast(dtype):
     layer = make(activation=None)
-    x = torch.randn(5, 16)
+    x = torch.randn(5, 16, dtype=dtype)
 
     def forward(x):
         with torch.autocast("cpu", dtype=torch.bfloat16):

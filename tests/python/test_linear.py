@@ -138,6 +138,28 @@ def test_autocast(dtype):
     torch.testing.assert_close(y, reference(x.to(dtype)))
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("backend", ["kernel", "bmm", "einsum", "dense"])
+def test_every_backend_gives_the_dtype_of_autocast(backend, layout):
+    layer = make(dtype=torch.float32, backend=backend, layout=layout)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert layer(input_of(16, (5,), layout, torch.float32)).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("with_grad", [False, True])
+@pytest.mark.parametrize("backend", ["kernel", "bmm", "einsum", "dense"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_every_backend_refuses_wrong_inputs_alike(backend, bias, with_grad):
+    layer = make(dtype=torch.float32, backend=backend, bias=bias)
+    with torch.set_grad_enabled(with_grad):
+        with pytest.raises(ValueError, match=r"x: sizes .2, 15. given, the last must be in_features, 16"):
+            layer(torch.ones(2, 15))
+        with pytest.raises(ValueError, match=r"x: dtype torch.float16 given, must be that of the factors"):
+            layer(torch.ones(2, 16).half())
+    with pytest.raises(ValueError, match="x: dtype"):
+        layer.to("meta")(torch.ones(2, 16, device="meta").half())
+
+
 def test_safetensors(tmp_path):
     from safetensors import safe_open
 
@@ -281,6 +303,18 @@ def test_backend_may_be_assigned():
         ("layout: 'first' given, must be one of batch_first, batch_last", lambda: make(layout="first")),
         ("backend: 'fast' given, must be one of auto, kernel", lambda: make(backend="fast")),
         ("activation: 'tanh' given", lambda: make(activation="tanh")),
+        (
+            "bias: sizes .1,. given, must be .2,.",
+            lambda: KSLinear.from_factors([torch.ones(1, 2, 4, 1)], bias=torch.ones(1)),
+        ),
+        (
+            r"factors.1.: dtype torch.float64 given, must be that of factors.0., torch.float32",
+            lambda: KSLinear.from_factors([torch.ones(1, 2, 4, 1), torch.ones(1, 4, 4, 1).double()]),
+        ),
+        (
+            "bias: dtype torch.float16 given",
+            lambda: KSLinear.from_factors([torch.ones(1, 2, 4, 1)], bias=torch.ones(2).half()),
+        ),
         (
             "bias: sizes .3,. given",
             lambda: ks_linear(torch.ones(2, 4), [torch.ones(1, 2, 4, 1)], torch.ones(3)),

@@ -46,15 +46,19 @@ def ks_linear(
     if activation is not None:
         check_option("activation", activation, ACTIVATIONS)
     chain = checked(Pattern.of(values.shape) for values in factors)
-    _library.check_features("x", x, layout, chain[-1].cols, meaning="in_features, ")
-    if bias is not None and tuple(bias.shape) != (chain[0].rows,):
-        raise ValueError(f"bias: sizes {tuple(bias.shape)} given, must be ({chain[0].rows},)")
+    if bias is not None:
+        check_bias(bias, chain[0].rows)
     return apply(x, factors, bias, activation, layout, backend, "each_call")
 
 
 def check_option(argument: str, given: object, allowed: Collection[str]) -> None:
     if given not in allowed:
         raise ValueError(f"{argument}: {given!r} given, must be one of {', '.join(allowed)}")
+
+
+def check_bias(bias: Tensor, rows: int) -> None:
+    if tuple(bias.shape) != (rows,):
+        raise ValueError(f"bias: sizes {tuple(bias.shape)} given, must be ({rows},)")
 
 
 def apply(
@@ -66,14 +70,23 @@ def apply(
     backend: str,
     packing: str,
 ) -> Tensor:
-    """ks_linear for arguments that were checked."""
+    """ks_linear for arguments of which all but x were checked."""
+    dtype = x.dtype
+    if dtype != factors[0].dtype:
+        _check_dtype(x, factors[0].dtype)
     if backend != "kernel":
+        _check_features(x, factors, layout)
         return _apply_torch(x, factors, bias, activation, layout, backend)
     if _library.why_unusable:
         raise RuntimeError(f"backend: 'kernel' cannot be used: {_library.why_unusable}")
-    mode = float32_mode() if x.dtype == torch.float32 else "fp32"
+    mode = float32_mode() if dtype == torch.float32 else "fp32"
     if _operators.is_plain(x, factors, bias):
-        return _operators.multiply_by_all(x, factors, bias, activation or "none", layout, mode, packing)
+        try:
+            return _operators.multiply_by_all(x, factors, bias, activation or "none", layout, mode, packing)
+        except RuntimeError:  # asked afterwards: a small product would feel the question
+            _check_features(x, factors, layout)
+            raise
+    _check_features(x, factors, layout)
     for values in reversed(factors[1:]):
         x = _operators.multiply(x, values, None, "none", layout, mode, packing)
     # Where a gradient is needed the activation is an operation of its own, which saves its input.
@@ -81,6 +94,19 @@ def apply(
         y = _operators.multiply(x, factors[0], bias, "none", layout, mode, packing)
         return y if activation is None else ACTIVATIONS[activation](y)
     return _operators.multiply(x, factors[0], bias, activation, layout, mode, packing)
+
+
+def _check_features(x: Tensor, factors: Sequence[Tensor], layout: str) -> None:
+    a, _, c, d = factors[-1].shape
+    _library.check_features("x", x, layout, a * c * d, meaning="in_features, ")
+
+
+def _check_dtype(x: Tensor, dtype: torch.dtype) -> None:
+    """The kernels take float32 values for x of half types, but that is for autocast: torch's own products
+    take one dtype only."""
+    device = x.device.type
+    if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
+        raise ValueError(f"x: dtype {x.dtype} given, must be that of the factors, {dtype}")
 
 
 def _apply_torch(
@@ -98,5 +124,6 @@ def _apply_torch(
         for values in reversed(factors):
             y = BACKENDS[backend](y, values, layout)
     if bias is not None:
+        bias = bias.to(y.dtype)  # under autocast the product alone is in another dtype
         y = y + (bias if layout == "batch_first" else bias.view(-1, *[1] * (y.dim() - 1)))
     return y if activation is None else ACTIVATIONS[activation](y)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from kronsparse.chains import Chain, ChainLike, Pattern, as_chain, chain_text, check_size, checked
 from kronsparse.torch import backends
 from kronsparse.torch._library import LAYOUTS
-from kronsparse.torch.functional import ACTIVATIONS, apply, check_option
+from kronsparse.torch.functional import ACTIVATIONS, apply, check_bias, check_option
 from kronsparse.torch.plans import drop_plans, mark_stale
 
 
@@ -81,7 +81,7 @@ class KSLinear(nn.Module):
         backend: str = "auto",
         activation: str | None = None,
     ) -> KSLinear:
-        """A layer with copies of these factors (a, b, c, d), left factor first.
+        """A layer with copies of these factors (a, b, c, d), left factor first, all of one dtype.
 
         >>> layer = KSLinear.from_factors([torch.ones(1, 3, 2, 2), torch.ones(2, 2, 4, 1)])
         >>> layer(torch.ones(8)).detach()
@@ -89,6 +89,11 @@ class KSLinear(nn.Module):
         """
         chain = checked(Pattern.of(values.shape) for values in factors)
         first = factors[0]
+        for index, values in enumerate(factors):
+            _check_dtype(f"factors[{index}]", values, first.dtype)
+        if bias is not None:
+            check_bias(bias, chain[0].rows)
+            _check_dtype("bias", bias, first.dtype)
         layer = cls(
             chain[-1].cols,
             chain[0].rows,
@@ -238,6 +243,11 @@ class KSLinear(nn.Module):
         with contextlib.suppress(Exception):
             for values in self.factors:
                 drop_plans(values)
+
+
+def _check_dtype(argument: str, given: Tensor, dtype: torch.dtype) -> None:
+    if given.dtype != dtype:
+        raise ValueError(f"{argument}: dtype {given.dtype} given, must be that of factors[0], {dtype}")
 
 
 def _draw(tensor: Tensor, bound: float) -> None:
