@@ -6,10 +6,11 @@ A chain is a tuple of patterns, left factor first: W = K_1 K_2 ... K_L, so that 
 from __future__ import annotations
 
 import math
-import operator
 import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, SupportsIndex
+
+from kronsparse.checks import as_size, check_size
 
 
 class Pattern(NamedTuple):
@@ -70,26 +71,10 @@ class Pattern(NamedTuple):
         Pattern(a=2, b=3, c=4, d=5)
         """
         given = tuple(sizes) if isinstance(sizes, Iterable) else (sizes,)
-        integers = [_as_size(size) for size in given]
+        integers = [as_size(size) for size in given]
         if len(integers) != 4 or min(integers) < 1:
             raise ValueError(f"pattern: {given} given, must be four integers (a, b, c, d), each at least 1")
         return cls(*integers)
-
-
-def _as_size(given: object) -> int:
-    """The integer, or 0 for what is none."""
-    if isinstance(given, int):
-        return 0 if isinstance(given, bool) else given
-    try:
-        return operator.index(given)  # type: ignore[arg-type]
-    except TypeError:
-        return 0
-
-
-def check_size(argument: str, given: object) -> None:
-    """Refuses what is no size of a matrix."""
-    if _as_size(given) < 1:
-        raise ValueError(f"{argument}: {given!r} given, must be an integer of at least 1")
 
 
 Chain = tuple[Pattern, ...]

@@ -2,69 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, SupportsIndex
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from kronsparse import _native
 from kronsparse.chains import Chain, Pattern, chain_text, checked
+from kronsparse.checks import check_option
 
 Array = NDArray[Any]
 
+LAYOUTS = ("batch_first", "batch_last")
+ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu")
+OPERATIONS = ("multiply", "transposed", "adjoint")
+DTYPES = ("float16", "float32", "float64", "complex64", "complex128")
+
 
 def multiply(
-    x: Array,
-    values: Array,
-    bias: Array | None = None,
-    activation: str = "none",
+    x: ArrayLike,
+    values: ArrayLike,
+    bias: ArrayLike | None = None,
+    activation: str | None = None,
     layout: str = "batch_first",
     operation: str = "multiply",
 ) -> Array:
     """activation(K x + bias), or K^T x ("transposed"), or K^H x ("adjoint"), for values (a, b, c, d).
 
-    x is (..., features) in batch_first and (features, ...) in batch_last. Rows may lie apart; what no stride
-    describes is copied.
+    x is (..., features) in batch_first and (features, ...) in batch_last, and has the dtype of the values.
+    Rows may lie apart; what no stride describes, or is of another byte order or alignment, is copied.
 
     >>> multiply(np.ones((5, 40)), np.ones((2, 3, 4, 5))).shape
     (5, 30)
     >>> multiply(np.ones((30, 7)), np.ones((2, 3, 4, 5)), layout="batch_last", operation="transposed").shape
     (40, 7)
     """
-    values = np.ascontiguousarray(values)
+    check_option("layout", layout, LAYOUTS)
+    check_option("activation", activation or "none", ACTIVATIONS)
+    check_option("operation", operation, OPERATIONS)
+    x, values = _array("x", x), np.ascontiguousarray(_array("values", values))
+    if x.dtype != values.dtype:
+        raise ValueError(f"x: dtype {x.dtype} given, must be that of the values, {values.dtype}")
     pattern = Pattern.of(values.shape)
     features = pattern.rows if operation == "multiply" else pattern.cols
     batch = _batch_shape(x, layout)
     rows = int(np.prod(batch, dtype=np.int64))
     y = np.empty((rows, features) if layout == "batch_first" else (features, rows), values.dtype)
-    dense_bias = None if bias is None else np.ascontiguousarray(bias)
-    _native.multiply_into(y, _matrix(x, layout), values, dense_bias, activation, layout, operation)
+    dense_bias = None if bias is None else np.ascontiguousarray(_array("bias", bias))
+    _native.multiply_into(y, _matrix(x, layout), values, dense_bias, activation or "none", layout, operation)
     return y.reshape((*batch, features) if layout == "batch_first" else (features, *batch))
 
 
-def gradient(x: Array, g: Array, pattern: Sequence[int], layout: str = "batch_first") -> Array:
+def gradient(
+    x: ArrayLike, g: ArrayLike, pattern: Iterable[SupportsIndex], layout: str = "batch_first"
+) -> Array:
     """The gradient with respect to values (a, b, c, d), g being that with respect to K x.
 
     >>> gradient(np.ones((5, 40)), np.ones((5, 30)), (2, 3, 4, 5))[0, 0, 0, 0]
     np.float64(5.0)
     """
-    grad_values = np.empty(Pattern.of(pattern), np.asarray(x).dtype)
+    check_option("layout", layout, LAYOUTS)
+    x, g = _array("x", x), _array("g", g)
+    grad_values = np.empty(Pattern.of(pattern), x.dtype)
     _native.gradient_into(grad_values, _matrix(x, layout), _matrix(g, layout), layout)
     return grad_values
 
 
+def _array(argument: str, given: ArrayLike) -> Array:
+    """An array as the library reads it but for its strides: of this machine's byte order, aligned."""
+    array = np.asarray(given)
+    if array.dtype.name not in DTYPES:
+        raise ValueError(f"{argument}: dtype {array.dtype} given, must be one of {', '.join(DTYPES)}")
+    if array.ndim == 0:
+        raise ValueError(f"{argument}: a scalar given, must have at least one dimension")
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return native if native.flags.aligned else native.copy()
+
+
 def _batch_shape(x: Array, layout: str) -> tuple[int, ...]:
-    if layout not in ("batch_first", "batch_last"):
-        raise ValueError(f"layout: {layout!r} given, must be batch_first or batch_last")
-    if x.ndim == 0:
-        raise ValueError("x: a scalar given, must have at least one dimension")
     return x.shape[:-1] if layout == "batch_first" else x.shape[1:]
 
 
 def _matrix(x: Array, layout: str) -> Array:
     """x with its batch dimensions as one."""
-    _batch_shape(x, layout)
     if layout == "batch_first":
         matrix = x.reshape(-1, x.shape[-1]) if x.size else x.reshape(0, x.shape[-1])
     else:

@@ -60,6 +60,30 @@ def test_strided_arrays():
         assert np.array_equal(multiply(x, values), x @ dense(values).T)
 
 
+def misaligned(array):
+    memory = np.zeros(array.nbytes + 1, np.uint8)[1:]
+    copy = memory.view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def packed(array):
+    records = np.zeros(array.shape, [("flag", "u1"), ("number", array.dtype)])
+    records["number"] = array
+    return records["number"]
+
+
+@pytest.mark.parametrize(
+    "unusual", [lambda array: array.tolist(), lambda array: array.astype(">f8"), misaligned, packed]
+)
+def test_unusual_arrays_are_copied(unusual):
+    values, x, g, bias = integers((2, 3, 4, 5)), integers((7, 40)), integers((7, 30)), integers(30)
+    y = multiply(x, values, bias)
+    assert np.array_equal(multiply(unusual(x), unusual(values), unusual(bias), activation=None), y)
+    grad_values = gradient(unusual(x), unusual(g), np.array(values.shape))
+    assert np.array_equal(grad_values, gradient(x, g, values.shape))
+
+
 def test_operator():
     linalg = pytest.importorskip("scipy.sparse.linalg")
     rng = np.random.default_rng(0)
@@ -85,6 +109,18 @@ def test_operator():
         ("x: ", lambda: multiply(np.ones((2, 41)), np.ones((2, 3, 4, 5)))),
         ("pattern: .* must be four integers", lambda: multiply(np.ones((2, 4)), np.ones((2, 2)))),
         ("dtype", lambda: multiply(np.ones((2, 40), np.int32), np.ones((2, 3, 4, 5), np.int32))),
+        (
+            "x: dtype float32 given, must be that of the values, float64",
+            lambda: multiply(np.ones((2, 40), np.float32), np.ones((2, 3, 4, 5))),
+        ),
+        ("g: dtype int64 given", lambda: gradient(np.ones((2, 40)), np.ones((2, 30), int), (2, 3, 4, 5))),
+        (
+            "x: dtype .* given, must be one of float16",
+            lambda: multiply(np.ones(40, np.longdouble), np.ones((2, 3, 4, 5))),
+        ),
+        ("operation: None given", lambda: multiply(np.ones(40), np.ones((2, 3, 4, 5)), operation=None)),
+        ("activation: 'tanh' given", lambda: multiply(np.ones(40), np.ones((2, 3, 4, 5)), activation="tanh")),
+        ("x: a scalar given", lambda: multiply(1.0, np.ones((2, 3, 4, 5)))),
         ("layout: 'last' given", lambda: multiply(np.ones((2, 40)), np.ones((2, 3, 4, 5)), layout="last")),
         ("operation", lambda: multiply(np.ones((2, 40)), np.ones((2, 3, 4, 5)), operation="invert")),
         (

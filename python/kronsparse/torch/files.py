@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 from kronsparse.chains import Pattern, chain_text
+from kronsparse.checks import check_option
 from kronsparse.torch._library import LAYOUTS
-from kronsparse.torch.functional import check_option
 from kronsparse.torch.linear import KSLinear
 
 FORMAT = "kronsparse"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from kronsparse.chains import Pattern, checked
+from kronsparse.checks import check_option
 from kronsparse.torch import _library, _operators
 from kronsparse.torch._library import LAYOUTS
 from kronsparse.torch.backends import BACKENDS, float32_mode, multiply_dense, to_dense
@@ -49,11 +50,6 @@ def ks_linear(
     if bias is not None:
         check_bias(bias, chain[0].rows)
     return apply(x, factors, bias, activation, layout, backend, "each_call")
-
-
-def check_option(argument: str, given: object, allowed: Collection[str]) -> None:
-    if given not in allowed:
-        raise ValueError(f"{argument}: {given!r} given, must be one of {', '.join(allowed)}")
 
 
 def check_bias(bias: Tensor, rows: int) -> None:
