@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -99,7 +99,8 @@ def _matrix(x: Array, layout: str) -> Array:
 class KSOperator:
     """The product of Kronecker-sparse factors (a, b, c, d), left factor first, as a linear operator.
 
-    It has what SciPy's LinearOperator has: `scipy.sparse.linalg.aslinearoperator(op)` takes it.
+    It has what SciPy's LinearOperator has: `scipy.sparse.linalg.aslinearoperator(op)` takes it. Products have
+    the dtype that NumPy's would have; that of two operators is an operator.
 
     >>> op = KSOperator([np.ones((1, 3, 2, 2)), np.ones((2, 2, 4, 1))])
     >>> op.shape
@@ -108,7 +109,13 @@ class KSOperator:
     array([8., 8., 8., 8., 8., 8.])
     >>> (op.T @ np.ones((6, 3))).shape
     (8, 3)
+    >>> (np.ones((3, 6)) @ op).shape
+    (3, 8)
+    >>> op @ op.T
+    KSOperator(1x3x2x2*2x2x4x1*2x4x2x1*1x2x3x2, float64)
     """
+
+    __array_ufunc__ = None  # has NumPy leave array @ operator to us
 
     def __init__(self, factors: Sequence[Array]) -> None:
         self.factors = [np.ascontiguousarray(values) for values in factors]
@@ -117,35 +124,54 @@ class KSOperator:
         self.dtype = np.result_type(*self.factors)
         self.factors = [values.astype(self.dtype, copy=False) for values in self.factors]
 
-    def matvec(self, x: Array) -> Array:
-        """W x, for a vector."""
-        return self._product(np.asarray(x).reshape(-1))
-
-    def matmat(self, x: Array) -> Array:
-        """W x, for a matrix with a vector in each column."""
+    def matvec(self, x: ArrayLike) -> Array:
+        """W x, for a vector or a matrix of one column."""
+        x = np.asarray(x)
+        if x.shape not in ((self.shape[1],), (self.shape[1], 1)):
+            raise ValueError(f"x: sizes {x.shape} given, must be ({self.shape[1]},) or ({self.shape[1]}, 1)")
         return self._product(x)
 
-    def rmatvec(self, x: Array) -> Array:
+    def matmat(self, x: ArrayLike) -> Array:
+        """W x, for a matrix with a vector in each column."""
+        x = np.asarray(x)
+        if x.ndim != 2:
+            raise ValueError(f"x: {x.ndim} dimensions given, must be 2")
+        return self._product(x)
+
+    def rmatvec(self, x: ArrayLike) -> Array:
         """W^H x, for a vector."""
         return self.H.matvec(x)
 
-    def rmatmat(self, x: Array) -> Array:
+    def rmatmat(self, x: ArrayLike) -> Array:
         """W^H x, for a matrix with a vector in each column."""
         return self.H.matmat(x)
 
-    def __matmul__(self, x: Array) -> Array:
-        return self._product(x)
+    @overload
+    def __matmul__(self, x: KSOperator) -> KSOperator: ...
+    @overload
+    def __matmul__(self, x: ArrayLike) -> Array: ...
+    def __matmul__(self, x: ArrayLike | KSOperator) -> Array | KSOperator:
+        """W x, for x (in_features, ...), or the operator W X."""
+        if isinstance(x, KSOperator):
+            return KSOperator([*self.factors, *x.factors])
+        return self._product(np.asarray(x))
+
+    def __rmatmul__(self, x: ArrayLike) -> Array:
+        """x W, for x (..., out_features)."""
+        x = np.asarray(x)
+        if x.ndim == 0 or x.shape[-1] != self.shape[0]:
+            raise ValueError(f"x: sizes {x.shape} given, the last must be {self.shape[0]}")
+        return np.moveaxis(self.T @ np.moveaxis(x, -1, 0), 0, -1)
 
     def _product(self, x: Array) -> Array:
-        x = np.asarray(x)
         if x.ndim == 0 or x.shape[0] != self.shape[1]:
             raise ValueError(f"x: sizes {x.shape} given, the first must be {self.shape[1]}")
         if np.iscomplexobj(x) and not np.iscomplexobj(self.factors[0]):
-            real, imaginary = np.ascontiguousarray(x.real), np.ascontiguousarray(x.imag)
-            return np.asarray(self._product(real) + 1j * self._product(imaginary))
-        y = x.astype(self.dtype, copy=False)
+            return np.asarray(self._product(x.real) + 1j * self._product(x.imag))
+        dtype = np.result_type(self.dtype, x.dtype)
+        y = x.astype(dtype, copy=False)
         for values in reversed(self.factors):
-            y = multiply(y, values, layout="batch_last")
+            y = multiply(y, values.astype(dtype, copy=False), layout="batch_last")
         return y
 
     @property

@@ -103,6 +103,33 @@ def test_operator():
     assert repr(real) == "KSOperator(1x3x4x5, float64)"
 
 
+@pytest.mark.parametrize("x_dtype", [*DTYPES, np.int64, np.bool_])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_operators_give_the_dtype_of_numpy(dtype, x_dtype):
+    values, x = integers((2, 3, 4, 5), dtype), integers((40, 7), x_dtype)
+    ours, theirs = KSOperator([values]) @ x, dense(values) @ x
+    assert ours.dtype == theirs.dtype
+    assert np.array_equal(ours, theirs)
+
+
+def test_large_numbers_are_not_made_smaller():
+    op = KSOperator([np.ones((1, 1, 4, 1), np.float32)])
+    assert np.array_equal(op @ np.full(4, 1e300), [4e300])
+
+
+def test_products_of_operators_and_from_the_left():
+    left, right = integers((2, 3, 4, 5)), integers((1, 8, 6, 5), seed=1)
+    op, matrix = KSOperator([left]), dense(left)
+    assert np.array_equal((op @ KSOperator([right])).to_dense(), matrix @ dense(right))
+    for shape in ((30,), (7, 30), (2, 7, 30)):
+        x = integers(shape)
+        assert np.array_equal(x @ op, x @ matrix)
+    assert np.array_equal(op.matvec(np.ones((40, 1))), matrix @ np.ones((40, 1)))
+
+
+OPERATOR = KSOperator([np.ones((2, 1, 2, 1))])  # 2 x 4
+
+
 @pytest.mark.parametrize(
     ("message", "call"),
     [
@@ -128,6 +155,11 @@ def test_operator():
             lambda: KSOperator([np.ones((2, 3, 4, 5))]) @ np.ones(7),
         ),
         ("chain: no patterns", lambda: KSOperator([])),
+        ("x: sizes .2, 2. given, must be .4,. or .4, 1.", lambda: OPERATOR.matvec(np.ones((2, 2)))),
+        ("x: 1 dimensions given, must be 2", lambda: OPERATOR.matmat(np.ones(4))),
+        ("x: sizes .3, 4. given, the last must be 2", lambda: np.ones((3, 4)) @ OPERATOR),
+        ("chain: factor 0 .* has 4 columns", lambda: OPERATOR @ OPERATOR),
+        ("x: dtype .* given", lambda: OPERATOR @ np.ones(4, np.longdouble)),
     ],
 )
 def test_wrong_calls_name_the_argument(message, call):
