@@ -2,6 +2,7 @@
 
 import copy
 import io
+import json
 import math
 import pickle
 
@@ -176,13 +177,38 @@ def test_safetensors(tmp_path):
         assert words in header
 
 
-@pytest.mark.parametrize("header", [None, '{"version": 99}'])
-def test_files_of_others_are_refused(tmp_path, header):
+HEADER = {"version": 1, "chain": "1x2x2x1*1x2x3x1", "order": "left factor first", "layout": "batch_first"}
+FACTORS = {"factor0": torch.ones(1, 2, 2, 1), "factor1": torch.ones(1, 2, 3, 1)}
+
+
+@pytest.mark.parametrize(
+    ("message", "header", "tensors"),
+    [
+        ("no 'kronsparse' entry", None, FACTORS),
+        ("line 1 column 1", "not JSON", FACTORS),
+        ("header: 5 given, must be an object", 5, FACTORS),
+        ("version: None given, must be a number up to 1", {}, FACTORS),
+        ("version: 99 given", {**HEADER, "version": 99}, FACTORS),
+        ("version: 'x' given", {**HEADER, "version": "x"}, FACTORS),
+        ("order: 'right factor first' given", {**HEADER, "order": "right factor first"}, FACTORS),
+        ("layout: None given", {**HEADER, "layout": None}, FACTORS),
+        ("activation: 'tanh' given", {**HEADER, "activation": "tanh"}, FACTORS),
+        ("chain: '1x2x2x1' given, must be that of", {**HEADER, "chain": "1x2x2x1"}, FACTORS),
+        ("chain: None given, must be that of", {**HEADER, "chain": None}, FACTORS),
+        ("chain: .* given, must be that of", HEADER, {"factor0": torch.ones(1, 2, 3, 1)}),
+        ("tensors: factor0, factor2 given", HEADER, {"factor0": torch.ones(1), "factor2": torch.ones(1)}),
+        ("tensors: factor0, weight given", HEADER, {"factor0": torch.ones(1), "weight": torch.ones(1)}),
+        ("chain: no patterns", HEADER, {"bias": torch.ones(2)}),
+        ("bias: sizes .1,. given, must be .2,.", HEADER, {**FACTORS, "bias": torch.ones(1)}),
+    ],
+)
+def test_files_that_contradict_themselves_are_refused(tmp_path, message, header, tensors):
     from safetensors.torch import save_file
 
     path = tmp_path / "other.safetensors"
-    save_file({"factor0": torch.ones(1, 2, 2, 1)}, path, header and {"kronsparse": header})
-    with pytest.raises(ValueError, match="path: .*" + ("version 99" if header else "no 'kronsparse' entry")):
+    text = header if header is None or isinstance(header, str) else json.dumps(header)
+    save_file(tensors, path, text and {"kronsparse": text})
+    with pytest.raises(ValueError, match=f"path: .*other.safetensors' cannot be read: .*{message}"):
         load_factors(path)
 
 

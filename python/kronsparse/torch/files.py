@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from kronsparse.chains import Pattern, chain_text
+from kronsparse.chains import Pattern, chain_text, checked
 from kronsparse.checks import check_option
 from kronsparse.torch._library import LAYOUTS
 from kronsparse.torch.linear import KSLinear
 
 FORMAT = "kronsparse"
 FORMAT_VERSION = 1
+ORDER = "left factor first"
 
 
 def save_factors(layer: KSLinear, path: str | os.PathLike[str]) -> None:
@@ -36,7 +37,7 @@ def save_factors(layer: KSLinear, path: str | os.PathLike[str]) -> None:
     header = {
         "version": FORMAT_VERSION,
         "chain": chain_text(layer.chain),
-        "order": "left factor first",
+        "order": ORDER,
         "layout": layer.layout,
         "activation": layer.activation,
     }
@@ -45,34 +46,49 @@ def save_factors(layer: KSLinear, path: str | os.PathLike[str]) -> None:
 
 
 def load_factors(path: str | os.PathLike[str], device: str = "cpu", backend: str = "auto") -> KSLinear:
-    """Reads what `save_factors` wrote."""
+    """Reads what `save_factors` wrote. A ValueError says where a file contradicts itself."""
     from safetensors import safe_open
 
     with safe_open(path, "pt", device) as file:
         metadata = file.metadata() or {}
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
-    if FORMAT not in metadata:
-        raise ValueError(
-            f"path: {os.fspath(path)!r} has no {FORMAT!r} entry in its header: not written by us"
-        )
-    header = json.loads(metadata[FORMAT])
-    if header["version"] > FORMAT_VERSION:
-        raise ValueError(
-            f"path: {os.fspath(path)!r} has version {header['version']} of the format, this kronsparse reads "
-            f"up to {FORMAT_VERSION}"
-        )
-    check_option("layout", header["layout"], LAYOUTS)
-    count = len(header["chain"].split("*"))
-    factors = [tensors[f"factor{index}"] for index in range(count)]
-    layer = KSLinear.from_factors(
-        factors, tensors.get("bias"), header["layout"], backend, header["activation"]
-    )
-    if chain_text(layer.chain) != header["chain"]:
-        raise ValueError(
-            f"path: {os.fspath(path)!r} holds factors {chain_text(layer.chain)}, its header says "
-            f"{header['chain']}"
-        )
+    try:
+        layer = _layer_of(metadata, tensors)
+    except ValueError as error:
+        raise ValueError(f"path: {os.fspath(path)!r} cannot be read: {error}") from None
+    layer.backend = backend
     return layer
+
+
+def _layer_of(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> KSLinear:
+    if FORMAT not in metadata:
+        raise ValueError(f"it has no {FORMAT!r} entry in its header: not written by us")
+    header = json.loads(metadata[FORMAT])  # what it raises is a ValueError
+    if not isinstance(header, dict):
+        raise ValueError(f"header: {header!r} given, must be an object of JSON")
+    version = header.get("version")
+    if not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:
+        raise ValueError(f"version: {version!r} given, must be a number up to {FORMAT_VERSION}")
+    check_option("order", header.get("order"), (ORDER,))
+    check_option("layout", header.get("layout"), LAYOUTS)
+    factors = [tensors[name] for name in _factor_names(tensors)]
+    chain = chain_text(checked(Pattern.of(values.shape) for values in factors))
+    if header.get("chain") != chain:
+        raise ValueError(f"chain: {header.get('chain')!r} given, must be that of the factors, {chain!r}")
+    return KSLinear.from_factors(
+        factors, tensors.get("bias"), header["layout"], activation=header.get("activation")
+    )
+
+
+def _factor_names(tensors: Mapping[str, Tensor]) -> list[str]:
+    given = tensors.keys() - {"bias"}
+    names = [f"factor{index}" for index in range(len(given))]
+    if given != set(names):
+        raise ValueError(
+            f"tensors: {', '.join(sorted(tensors))} given, must be factor0, factor1, ... without a gap, and "
+            "bias or not"
+        )
+    return names
 
 
 def from_ksmm(
