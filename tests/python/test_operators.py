@@ -1,11 +1,13 @@
 """The operators as torch sees them: answers, derivatives, registration, strides, wrong calls."""
 
+import weakref
+
 import pytest
 import torch
 from conftest import LAYOUTS, PATTERNS, dense_factor, expected, input_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kronsparse.torch import _operators
+from kronsparse.torch import _operators, ks_linear
 from kronsparse.torch._library import SETTINGS
 from torch import library
 
@@ -72,11 +74,15 @@ def test_first_and_second_derivatives(layout, dtype):
         (multiply, (x, values, bias)),
         (adjoint, (g, values)),
         (gradient, (x, g)),
-        # The operators themselves, as compiled code calls them.
-        (lambda *given: OPERATORS.multiply(*given, "none", layout), (x, values, bias)),
     ):
-        assert torch.autograd.gradcheck(function, inputs)
-        assert torch.autograd.gradgradcheck(function, inputs)
+        assert torch.autograd.gradcheck(function, inputs, check_forward_ad=True)
+        assert torch.autograd.gradgradcheck(function, inputs, check_fwd_over_rev=True, fast_mode=True)
+
+    def operator(*given):  # as compiled code calls it
+        return OPERATORS.multiply(*given, "none", layout)
+
+    assert torch.autograd.gradcheck(operator, (x, values, bias))
+    assert torch.autograd.gradgradcheck(operator, (x, values, bias), fast_mode=True)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -183,10 +189,38 @@ def test_vmap_and_grad_of_torch_func(layout):
     torch.testing.assert_close(hessian_product, grad(loss)(values[1], x))
 
 
-def test_forward_mode_is_refused():
+@pytest.mark.parametrize("activation", [None, "gelu"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_jacobians_and_hessians_in_both_modes(layout, activation):
+    x = input_of(8, (3,), layout, torch.float64)
+    factors = [torch.randn(pattern, dtype=torch.float64) for pattern in ((2, 3, 2, 2), (1, 2, 2, 4))]
+    bias = torch.randn(12, dtype=torch.float64)
+
+    def product(x, bias, *factors):
+        return ks_linear(x, factors, bias, activation, layout)
+
+    arguments = (0, 1, 2, 3)
+    forward = torch.func.jacfwd(product, arguments)(x, bias, *factors)
+    reverse = torch.func.jacrev(product, arguments)(x, bias, *factors)
+    for ours, theirs in zip(forward, reverse, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+    def loss(*inputs):
+        return product(*inputs).square().sum()
+
+    hessian = torch.func.hessian(loss, argnums=2)(x, bias, *factors)
+    twice_reverse = torch.func.jacrev(torch.func.jacrev(loss, 2), 2)(x, bias, *factors)
+    torch.testing.assert_close(hessian, twice_reverse)
+
+
+def test_what_forward_mode_needs_is_not_kept_for_reverse_mode():
     x, values = torch.randn(5, 8), torch.randn(2, 3, 2, 2)
-    with pytest.raises((RuntimeError, NotImplementedError), match="jvp"):
-        torch.func.jvp(lambda v: _operators.multiply(x, v), (values,), (values,))
+    bias = torch.randn(12, requires_grad=True)  # whose gradient needs neither
+    y = _operators.multiply(x, values, bias)
+    kept = weakref.ref(x)
+    del x
+    assert kept() is None
+    y.sum().backward()
 
 
 def plain_product(x, number):

@@ -1,8 +1,8 @@
-"""multiply, adjoint and gradient with derivatives of any order, autocast and vmap.
+"""multiply, adjoint and gradient with derivatives of any order, in both modes, autocast and vmap.
 
-Each operator's derivatives are again these three. They are written once, as autograd functions: eager code
-and torch.func use those; the operators themselves, which torch.compile and torch.export see, are registered
-with the same formulas.
+Each operator is linear in each of its inputs, and its derivatives are again these three. They are written
+once, as autograd functions: eager code and torch.func use those; the operators themselves, which
+torch.compile and torch.export see, are registered with the same formulas, but in reverse mode only.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def gradient(
 
 def _call(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
     y: Tensor
-    # Within forward-mode differentiation apply() refuses; going past it would lose the tangents.
+    # Within forward-mode differentiation going past apply() would lose the tangents.
     if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
         y = function.apply(*inputs)
     elif needs_grad(*inputs):
@@ -77,6 +77,11 @@ def needs_grad(*inputs: Any) -> bool:
     if not torch.is_grad_enabled():
         return False
     return any(isinstance(input, Tensor) and input.requires_grad for input in inputs)
+
+
+def is_differentiated(*inputs: Any) -> bool:
+    """The same of both modes. Which inputs have tangents torch.func does not tell: all may."""
+    return forward_ad._current_level >= 0 or needs_grad(*inputs)
 
 
 def multiply_by_all(
@@ -214,6 +219,8 @@ class _Multiply(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, values, _, activation, ctx.layout, ctx.mode, ctx.packing = inputs
+        ctx.save_for_forward(x, values)
+        ctx.shape = output.shape
         if activation != "none":
             raise NotImplementedError(
                 f"activation: {activation!r} given to kronsparse::multiply where a gradient is needed, must "
@@ -235,6 +242,20 @@ class _Multiply(torch.autograd.Function):
             grad_bias = _sum_over_batch(g, ctx.layout)
         return grad_x, grad_values, grad_bias, None, None, None, None
 
+    @staticmethod
+    def jvp(
+        ctx: Any, dx: Tensor | None, dvalues: Tensor | None, dbias: Tensor | None, *_: None
+    ) -> Tensor | None:
+        x, values = ctx.saved_tensors
+        dy = _sum(
+            None if dx is None else multiply(dx, values, None, "none", ctx.layout, ctx.mode, ctx.packing),
+            None if dvalues is None else multiply(x, dvalues, None, "none", ctx.layout, ctx.mode),
+        )
+        if dbias is not None:
+            per_row = dbias if ctx.layout == "batch_first" else dbias.view(-1, *[1] * (x.dim() - 1))
+            dy = per_row.expand(ctx.shape) if dy is None else dy + per_row
+        return dy
+
     vmap = staticmethod(_multiply_vmap)
 
 
@@ -246,6 +267,7 @@ class _Adjoint(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, values, ctx.layout, ctx.mode, ctx.packing = inputs
+        ctx.save_for_forward(x, values)
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, values)
 
     @staticmethod
@@ -260,6 +282,14 @@ class _Adjoint(torch.autograd.Function):
             grad_values = gradient(g, x, a, b, c, d, ctx.layout, ctx.mode).to(values.dtype)
         return grad_x, grad_values, None, None, None
 
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor | None, dvalues: Tensor | None, *_: None) -> Tensor | None:
+        x, values = ctx.saved_tensors
+        return _sum(
+            None if dx is None else adjoint(dx, values, ctx.layout, ctx.mode, ctx.packing),
+            None if dvalues is None else adjoint(x, dvalues, ctx.layout, ctx.mode),
+        )
+
     vmap = staticmethod(_adjoint_vmap)
 
 
@@ -270,7 +300,8 @@ class _Gradient(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, g, _, _, _, _, ctx.layout, ctx.mode = inputs
+        x, g, *ctx.pattern, ctx.layout, ctx.mode = inputs
+        ctx.save_for_forward(x, g)
         ctx.save_for_backward(x, g)
 
     @staticmethod
@@ -283,7 +314,23 @@ class _Gradient(torch.autograd.Function):
             grad_g = multiply(x, h, None, "none", ctx.layout, ctx.mode)
         return grad_x, grad_g, None, None, None, None, None, None
 
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor | None, dg: Tensor | None, *_: None) -> Tensor | None:
+        x, g = ctx.saved_tensors
+        a, b, c, d = ctx.pattern
+        return _sum(
+            None if dx is None else gradient(dx, g, a, b, c, d, ctx.layout, ctx.mode),
+            None if dg is None else gradient(x, dg, a, b, c, d, ctx.layout, ctx.mode),
+        )
+
     vmap = staticmethod(_gradient_vmap)
+
+
+def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    """Of tangents, of which those that are None are zero."""
+    if first is None or second is None:
+        return second if first is None else first
+    return first + second
 
 
 def _sum_over_batch(g: Tensor, layout: str) -> Tensor:

@@ -85,8 +85,8 @@ def apply(
     _check_features(x, factors, layout)
     for values in reversed(factors[1:]):
         x = _operators.multiply(x, values, None, "none", layout, mode, packing)
-    # Where a gradient is needed the activation is an operation of its own, which saves its input.
-    if activation is None or _operators.needs_grad(x, factors[0], bias):
+    # Where it is differentiated the activation is an operation of its own, which saves its input.
+    if activation is None or _operators.is_differentiated(x, factors[0], bias):
         y = _operators.multiply(x, factors[0], bias, "none", layout, mode, packing)
         return y if activation is None else ACTIVATIONS[activation](y)
     return _operators.multiply(x, factors[0], bias, activation, layout, mode, packing)
