@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kronsparse.torch import _operators, ks_linear
 from kronsparse.torch._library import SETTINGS
 from torch import library
+from torch.utils.flop_counter import FlopCounterMode
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128]
 OPERATORS = torch.ops.kronsparse
@@ -221,6 +222,21 @@ def test_what_forward_mode_needs_is_not_kept_for_reverse_mode():
     del x
     assert kept() is None
     y.sum().backward()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("with_grad", [False, True])
+def test_operations_are_counted_as_those_of_bmm(layout, with_grad):
+    factors = [torch.randn(pattern, requires_grad=True) for pattern in ((2, 3, 2, 2), (1, 2, 5, 4))]
+    x = input_of(20, (3, 2), layout, torch.float32, requires_grad=True)
+    counts = []
+    for backend in ("kernel", "bmm"):
+        with torch.set_grad_enabled(with_grad), FlopCounterMode(display=False) as counter:
+            y = ks_linear(x, factors, layout=layout, backend=backend)
+            if with_grad:
+                y.sum().backward()
+        counts.append(counter.get_total_flops())
+    assert counts[0] == counts[1] > 0
 
 
 def plain_product(x, number):

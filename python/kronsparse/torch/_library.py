@@ -1,4 +1,4 @@
-"""The native operators of torch, loaded, with the shapes of their results.
+"""The native operators of torch, loaded, with the shapes of their results and their operations counted.
 
 Three bilinear operators, for values (a, b, c, d) and the matrix K they make:
 
@@ -10,11 +10,14 @@ Three bilinear operators, for values (a, b, c, d) and the matrix K they make:
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor, library
+from torch.utils.flop_counter import register_flop_formula
 
 LIBRARY = Path(__file__).absolute().parent.parent / "libkronsparse_torch.so"
 OLDEST_TORCH = (2, 10)
@@ -113,8 +116,27 @@ def _gradient_fake(
     return x.new_empty((a, b, c, d))
 
 
+# For torch.utils.flop_counter: each element of x meets b values (multiply, gradient) or c (adjoint).
+
+
+def _multiply_flops(x: Sequence[int], values: Sequence[int], *_: object, **__: object) -> int:
+    return 2 * math.prod(x) * values[1]
+
+
+def _adjoint_flops(x: Sequence[int], values: Sequence[int], *_: object, **__: object) -> int:
+    return 2 * math.prod(x) * values[2]
+
+
+def _gradient_flops(x: Sequence[int], g: Sequence[int], a: int, b: int, *_: object, **__: object) -> int:
+    return 2 * math.prod(x) * b
+
+
 if not why_unusable:
     library.register_fake("kronsparse::multiply", _multiply_fake)
     library.register_fake("kronsparse::multiply_plain", _multiply_plain_fake)
     library.register_fake("kronsparse::adjoint", _adjoint_fake)
     library.register_fake("kronsparse::gradient", _gradient_fake)
+    _operators = torch.ops.kronsparse
+    register_flop_formula([_operators.multiply, _operators.multiply_plain])(_multiply_flops)
+    register_flop_formula(_operators.adjoint)(_adjoint_flops)
+    register_flop_formula(_operators.gradient)(_gradient_flops)
