@@ -10,7 +10,16 @@ import pytest
 import torch
 import torch.nn.utils.parametrize
 from conftest import LAYOUTS, dense_product, expected, input_of
-from kronsparse.torch import BACKENDS, KSLinear, from_ksmm, ks_linear, load_factors, save_factors, to_dense
+from kronsparse.torch import (
+    BACKENDS,
+    KSLinear,
+    backends,
+    from_ksmm,
+    ks_linear,
+    load_factors,
+    save_factors,
+    to_dense,
+)
 from torch.nn import functional
 
 CHAINS = ["monarch(blocks=4)", "low_rank(rank=3)", "dense", [(1, 6, 4, 4), "4x4x4x1"], "1x24x8x1*8x1x2x1"]
@@ -62,6 +71,14 @@ def test_gradients_are_those_of_the_dense_product(layout, activation, backend):
         torch.testing.assert_close(ours, theirs)
     with torch.no_grad():
         torch.testing.assert_close(layer(x), reference.detach())  # fused
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8, 3), (2, 4, 6, 3), (3, 4, 2, 1), (2, 3, 5, 2)])
+def test_the_blocks_of_bsr(shape):
+    values = torch.randn(shape)
+    matrix = backends._bsr_matrix(values)
+    assert torch.equal(matrix.to_dense(), torch.block_diag(*backends._blocks(values)))
+    assert matrix.values().is_contiguous()  # or cuSPARSE refuses
 
 
 @pytest.mark.parametrize("backend", ["bsr", "sparse"])

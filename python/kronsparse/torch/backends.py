@@ -119,7 +119,7 @@ def _bsr_matrix(values: Tensor) -> Tensor:
         return torch.sparse_bsr_tensor(
             row_starts,
             cols.reshape(-1),
-            squares.reshape(-1, edge, edge),
+            squares.reshape(-1, edge, edge).contiguous(),  # cuSPARSE takes no views
             size=(a * b * d, a * c * d),
             check_invariants=False,
         )
