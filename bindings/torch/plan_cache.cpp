@@ -189,6 +189,7 @@ std::shared_ptr<PlanCache::Entry> PlanCache::find_or_make(const Key& key) {
     return found->second->second;
   }
   shrink_to(std::max<std::size_t>(capacity_, 1) - 1);
+  make_room_for(key);
   entries_.emplace_front(key, std::make_shared<Entry>());
   places_.emplace(key, entries_.begin());
   return entries_.front().second;
@@ -220,6 +221,19 @@ void PlanCache::shrink_to(std::size_t count) {
     places_.erase(entries_.back().first);
     entries_.pop_back();
   }
+}
+
+/// A model that is called with ever new sizes of the batch would else hold its packed values a thousand
+/// times.
+void PlanCache::make_room_for(const Key& key) {
+  if (key.values == nullptr) return;
+  const auto is_alike = [&](const Entries::value_type& other) {
+    return other.first.values == key.values && other.first.problem.operation == key.problem.operation;
+  };
+  if (std::ranges::count_if(entries_, is_alike) < sizes_kept) return;
+  const auto used_last = std::ranges::find_if(entries_.rbegin(), entries_.rend(), is_alike);
+  places_.erase(used_last->first);
+  entries_.erase(std::next(used_last).base());
 }
 
 void PlanCache::mark_stale(const Tensor& values) {

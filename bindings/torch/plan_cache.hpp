@@ -4,7 +4,8 @@
 // its problem and by the memory of its values; torch's version counter tells whether they changed since
 // they were packed. The cache keeps that memory allocated, so that other values cannot come to lie at
 // the same address; changed values are packed into the plan that is there, so that training does not
-// make it grow.
+// make it grow. Every size of the batch has a plan, with packed values of its own: of the same values
+// and operation only so many are kept, those used last.
 #pragma once
 
 #include <array>
@@ -90,6 +91,7 @@ class PlanCache {
   [[nodiscard]] std::shared_ptr<Entry> find_or_make(const Key& key);
   [[nodiscard]] std::shared_ptr<Entry> find_or_take_for_capture(const Key& key);
   void shrink_to(std::size_t count);
+  void make_room_for(const Key& key);
 
   mutable std::mutex mutex_;
   Entries entries_;
@@ -97,6 +99,7 @@ class PlanCache {
   /// A graph holds addresses of its plans: they stay until clear().
   std::unordered_map<Key, std::shared_ptr<Entry>, Hash> captured_;
   std::size_t capacity_ = 1024;
+  static constexpr std::ptrdiff_t sizes_kept = 16;  ///< of the batch, for the same values and operation
   std::atomic<std::int64_t> age_ = 0;
 };
 

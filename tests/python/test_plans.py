@@ -209,6 +209,18 @@ def test_the_cache_is_bounded(layer):
     check(layer)
 
 
+def test_ever_new_batches_do_not_make_the_cache_grow(layer):
+    with torch.no_grad():
+        for batch in range(1, 60):
+            x = torch.randn(batch, 16, dtype=torch.float64)
+            torch.testing.assert_close(layer(x), x @ dense_product(layer.factors).T)
+    assert plan_cache_info().plans <= 2 * 16  # factors, sizes kept of each
+    made = plan_cache_info().made
+    with torch.no_grad():
+        layer(torch.randn(59, 16, dtype=torch.float64)), layer(torch.randn(44, 16, dtype=torch.float64))
+    assert plan_cache_info().made == made  # those used last are there
+
+
 def test_a_layer_takes_its_plans_along():
     layer = KSLinear(16, 16, "monarch(blocks=4)", bias=False, backend="kernel", dtype=torch.float64)
     check(layer)

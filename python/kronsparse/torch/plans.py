@@ -48,7 +48,8 @@ def plan_cache_info() -> PlanCacheInfo:
 
 
 def resize_plan_cache(capacity: int) -> None:
-    """Keeps at most so many plans, those used last. Each batch size of each factor needs three in training.
+    """Keeps at most so many plans, those used last. Each batch size of each factor needs three in training;
+    of a factor and direction those of the last 16 batch sizes are kept.
 
     >>> resize_plan_cache(1024)
     """
