@@ -6,10 +6,7 @@
 #include <string_view>
 
 #include "core/message.hpp"
-
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "cpu/threads.hpp"
 
 namespace kronsparse {
 namespace {
@@ -49,14 +46,6 @@ std::string_view widest_instructions() {
   return "neon";
 #else
   return "scalar";
-#endif
-}
-
-int thread_count() {
-#ifdef _OPENMP
-  return omp_get_max_threads();
-#else
-  return 1;
 #endif
 }
 

@@ -7,7 +7,7 @@
 namespace kronsparse {
 
 struct CpuInfo {
-  int threads;  ///< what OpenMP would use now; 1 without OpenMP
+  int threads;  ///< thread_count() of threads.hpp
   std::size_t l1_bytes;
   std::size_t l1_ways;  ///< associativity
   std::size_t l2_bytes;

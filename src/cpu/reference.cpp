@@ -10,6 +10,7 @@
 #include "core/geometry.hpp"
 #include "cpu/cpu_info.hpp"
 #include "cpu/storage.hpp"
+#include "cpu/threads.hpp"
 
 namespace kronsparse {
 namespace {
@@ -105,7 +106,8 @@ class ReferenceExecutor final : public Executor {
     const T* bias = static_cast<const T*>(operands.bias);
     T* y = static_cast<T*>(operands.y);
     const MatrixShape shape = y_matrix(problem_);
-#pragma omp parallel for schedule(static)
+    [[maybe_unused]] const int threads = worthwhile_threads();
+#pragma omp parallel for schedule(static) if (threads > 1)
     for (std::int64_t element = 0; element < shape.rows * shape.cols; ++element) {
       const std::int64_t row = element / shape.cols;
       const std::int64_t col = element % shape.cols;
@@ -135,7 +137,8 @@ class ReferenceExecutor final : public Executor {
     const Batch<T> x(operands.x, problem_.layout, cols_matrix(problem_).stride);
     const Batch<T> g(operands.g, problem_.layout, rows_matrix(problem_).stride);
     T* y = static_cast<T*>(operands.y);
-#pragma omp parallel for schedule(static)
+    [[maybe_unused]] const int threads = worthwhile_threads();
+#pragma omp parallel for schedule(static) if (threads > 1)
     for (std::int64_t element = 0; element < problem_.pattern.nnz(); ++element) {
       const std::int64_t j = element % d;
       const std::int64_t l = element / d % c;
@@ -146,6 +149,11 @@ class ReferenceExecutor final : public Executor {
         sum = add_product(sum, g(sample, (i * b + k) * d + j), conjugate(x(sample, (i * c + l) * d + j)));
       y[element] = Storage<T>::store(sum);
     }
+  }
+
+  [[nodiscard]] int worthwhile_threads() const {
+    constexpr double flops_per_second = 5e8;  // of one thread; predict() below says less, not to win
+    return threads_for(problem_.flops() / flops_per_second);
   }
 
   Problem problem_;

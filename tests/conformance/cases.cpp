@@ -107,6 +107,22 @@ void stride(Problem& problem, std::size_t index) {
     problem.rows_stride = (batch_first ? problem.pattern.rows() : problem.batch) + 2 * gap - 1;
 }
 
+/// One problem of each size, in turn without and with gaps.
+std::vector<Problem> problems_of(const std::vector<Size>& sizes, DType dtype, Layout layout,
+                                 Operation operation) {
+  std::vector<Problem> problems;
+  for (const Size& size : sizes) {
+    Problem problem{.pattern = size.pattern,
+                    .batch = size.batch,
+                    .dtype = dtype,
+                    .layout = layout,
+                    .operation = operation};
+    stride(problem, problems.size());
+    problems.push_back(problem);
+  }
+  return problems;
+}
+
 }  // namespace
 
 std::vector<Epilogue> epilogues(DType dtype, Operation operation) {
@@ -152,21 +168,22 @@ std::vector<Case> cases(DType dtype, Layout layout, Operation operation, bool qu
 }
 
 std::vector<Problem> sample_problems(DType dtype, Layout layout, Operation operation) {
-  std::vector<Problem> problems;
-  for (const Size& size : std::vector<Size>{{{2, 3, 5, 7}, 23},
-                                            {{1, 17, 33, 1}, 49},
-                                            {{3, 1, 4, 33}, 5},
-                                            {{1, 48, 8, 4}, 97},
-                                            {{1, 2, 300, 2}, 16}}) {
-    Problem problem{.pattern = size.pattern,
-                    .batch = size.batch,
-                    .dtype = dtype,
-                    .layout = layout,
-                    .operation = operation};
-    stride(problem, problems.size());
-    problems.push_back(problem);
-  }
-  return problems;
+  return problems_of({{{2, 3, 5, 7}, 23},
+                      {{1, 17, 33, 1}, 49},
+                      {{3, 1, 4, 33}, 5},
+                      {{1, 48, 8, 4}, 97},
+                      {{1, 2, 300, 2}, 16}},
+                     dtype, layout, operation);
+}
+
+std::vector<Problem> threaded_problems(DType dtype, Layout layout, Operation operation) {
+  return problems_of({{{2, 3, 5, 7}, 1000},
+                      {{1, 17, 33, 1}, 2000},
+                      {{3, 1, 4, 33}, 400},
+                      {{1, 48, 8, 4}, 500},
+                      {{1, 2, 300, 2}, 200},
+                      {{1, 130, 240, 4}, 3}},
+                     dtype, layout, operation);
 }
 
 }  // namespace conformance

@@ -25,6 +25,12 @@ struct Case {
                                                                kronsparse::Layout layout,
                                                                kronsparse::Operation operation);
 
+/// Some with work enough for every implementation to share it among threads: a
+/// large batch of each of the above, and one of blocks too large for that.
+[[nodiscard]] std::vector<kronsparse::Problem> threaded_problems(kronsparse::DType dtype,
+                                                                 kronsparse::Layout layout,
+                                                                 kronsparse::Operation operation);
+
 /// Epilogues that a dtype and operation allow, "none" first.
 struct Epilogue {
   bool bias;

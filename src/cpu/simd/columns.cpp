@@ -8,8 +8,10 @@
 #include <cstring>
 
 #include "cpu/cpu_info.hpp"
+#include "cpu/simd/cost.hpp"
 #include "cpu/simd/drivers.hpp"
 #include "cpu/simd/weights.hpp"
+#include "cpu/threads.hpp"
 
 namespace kronsparse::simd {
 namespace {
@@ -20,6 +22,7 @@ class ColumnsExecutor final : public Executor {
   ColumnsExecutor(const Problem& problem, const KernelSet<Real>& kernels)
       : problem_(problem),
         kernels_(kernels),
+        seconds_alone_(seconds_alone(problem, kernels)),
         shape_(shape_of(problem)),
         depth_(shape_.depth * shape_.unit),
         columns_(shape_.batch * shape_.unit),
@@ -29,7 +32,7 @@ class ColumnsExecutor final : public Executor {
     choose_blocks();
     packed_size_ = static_cast<std::size_t>(shape_.a * shape_.d * k_panels_ * depth_ * tile_rows_);
     packed_ = make_aligned<Real>(packed_size_);
-    reserve_scratch(scratch_bytes());
+    reserve_scratch(scratch_bytes(), threads_for(seconds_alone_));
   }
 
   void set_values(const void* values, Stream /*stream*/) override {
@@ -43,7 +46,7 @@ class ColumnsExecutor final : public Executor {
     const std::int64_t ranges = (k_panels_ + panel_range_ - 1) / panel_range_;
     // Neighbouring tasks share (i, j), whose weights then stay in cache.
     const std::int64_t tasks = shape_.a * shape_.d * blocks * ranges;
-    parallel_ranges(tasks, scratch_bytes(), [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
+    const auto run_range = [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
       for (std::int64_t task = first; task < last; ++task) {
         const Part part = part_at(task, blocks, ranges);
         Prefetch prefetch;
@@ -56,7 +59,8 @@ class ColumnsExecutor final : public Executor {
         }
         run_part(operands, part, scratch, prefetch);
       }
-    });
+    };
+    parallel_ranges(tasks, threads_for(seconds_alone_), scratch_bytes(), run_range);
   }
 
  private:
@@ -117,6 +121,7 @@ class ColumnsExecutor final : public Executor {
 
   Problem problem_;
   const KernelSet<Real>& kernels_;
+  double seconds_alone_;
   Shape shape_;
   std::int64_t depth_;    ///< reals
   std::int64_t columns_;  ///< reals
@@ -137,20 +142,22 @@ void ColumnsExecutor<Real>::choose_blocks() {
   const std::int64_t real = sizeof(Real);
   const std::int64_t l2 = static_cast<std::int64_t>(cpu_info().l2_bytes);
   const std::int64_t products = shape_.a * shape_.d;
-  const std::int64_t threads = thread_count();
+  const std::int64_t threads = threads_for(seconds_alone_);
 
   // All of the depth where at least one slice of it fits half of L2.
   depth_block_ = even_block(depth_, l2 / 2 / (slice_ * real), 2);
   std::int64_t columns = l2 / 4 / (depth_block_ * real);
   columns = std::min<std::int64_t>(columns, 2048);
   if (depth_block_ < depth_) columns = slice_;
-  columns = std::min(columns, std::max<std::int64_t>(slice_, columns_ * products / (4 * threads)));
+  if (threads > 1)
+    columns = std::min(columns, std::max<std::int64_t>(slice_, columns_ * products / (4 * threads)));
   column_block_ = even_block(columns_, columns, slice_);
   stream_ = writes_around_caches(problem_);
 
   panel_range_ = k_panels_;
   const std::int64_t tasks = products * ((columns_ + column_block_ - 1) / column_block_);
-  if (tasks < 2 * threads) panel_range_ = std::max<std::int64_t>(1, k_panels_ * tasks / (4 * threads));
+  if (threads > 1 && tasks < 2 * threads)
+    panel_range_ = std::max<std::int64_t>(1, k_panels_ * tasks / (4 * threads));
   if (depth_block_ < depth_) {
     const std::int64_t panel_sums = tile_rows_ * column_block_padded();
     panel_range_ = std::clamp<std::int64_t>(l2 / 4 / (panel_sums * real), 1, panel_range_);

@@ -7,8 +7,10 @@
 #include <cstring>
 
 #include "cpu/cpu_info.hpp"
+#include "cpu/simd/cost.hpp"
 #include "cpu/simd/drivers.hpp"
 #include "cpu/simd/weights.hpp"
+#include "cpu/threads.hpp"
 
 namespace kronsparse::simd {
 namespace {
@@ -19,6 +21,7 @@ class GradientExecutor final : public Executor {
   GradientExecutor(const Problem& problem, const KernelSet<Real>& kernels)
       : problem_(problem),
         kernels_(kernels),
+        seconds_alone_(seconds_alone(problem, kernels)),
         shape_(shape_of(problem)),
         d_(shape_.d * shape_.unit),
         g_stride_(problem.rows_stride != 0                ? problem.rows_stride
@@ -27,7 +30,7 @@ class GradientExecutor final : public Executor {
         segments_(segments_of(d_, kernels.lanes)),
         panels_(panels_of(segments_, shape_.depth, kernels.lanes, kernels.widest_panel)) {
     choose_blocks();
-    reserve_scratch(scratch_bytes());
+    reserve_scratch(scratch_bytes(), threads_for(seconds_alone_));
   }
 
   void set_values(const void* /*values*/, Stream /*stream*/) override {}
@@ -37,13 +40,14 @@ class GradientExecutor final : public Executor {
     const std::int64_t ranges = (shape_.outs + k_range_ - 1) / k_range_;
     const auto units = static_cast<std::int64_t>(units_.size());
     const std::int64_t tasks = shape_.a * units * ranges;
-    parallel_ranges(tasks, scratch_bytes(), [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
+    const auto run_range = [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
       for (std::int64_t task = first; task < last; ++task) {
         const std::int64_t k = task % ranges * k_range_;
         const Unit& unit = units_[static_cast<std::size_t>(task / ranges % units)];
         run_unit(operands, unit, task / ranges / units, k, std::min(k_range_, shape_.outs - k), scratch);
       }
-    });
+    };
+    parallel_ranges(tasks, threads_for(seconds_alone_), scratch_bytes(), run_range);
   }
 
  private:
@@ -81,6 +85,7 @@ class GradientExecutor final : public Executor {
 
   Problem problem_;
   const KernelSet<Real>& kernels_;
+  double seconds_alone_;
   Shape shape_;
   std::int64_t d_;  ///< reals
   std::int64_t g_stride_;
@@ -112,7 +117,7 @@ void GradientExecutor<Real>::choose_blocks() {
   k_range_ =
       std::max<std::int64_t>(max_tile_rows, l2 / 4 / ((unit_lanes_ + terms() * kernels_.lanes) * real));
   const std::int64_t tasks = shape_.a * static_cast<std::int64_t>(units_.size());
-  const std::int64_t wanted = (4 * thread_count() + tasks - 1) / tasks;
+  const std::int64_t wanted = (4 * threads_for(seconds_alone_) + tasks - 1) / tasks;
   k_range_ = std::min(k_range_, std::max<std::int64_t>(max_tile_rows, shape_.outs / wanted));
   k_range_ = even_block(shape_.outs, k_range_, max_tile_rows);
 }

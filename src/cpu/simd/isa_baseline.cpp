@@ -12,28 +12,27 @@ constexpr int tile_rows(int vectors) { return vectors == 4 ? 6 : 8; }
 constexpr int widest_panel = 4;
 constexpr int widest_full = 6;
 constexpr int column_panel = 3;
+constexpr double flops_per_second = 2.5e10;
 #else
 // 16 registers.
 constexpr int tile_rows(int vectors) { return vectors <= 2 ? 6 : 4; }
 constexpr int widest_panel = 2;
 constexpr int widest_full = 3;
 constexpr int column_panel = 2;
+constexpr double flops_per_second = 1.2e10;
 #endif
 constexpr KernelSet<float> f32 =
-    MakeKernelSet<float, tile_rows>::make(widest_panel, widest_full, column_panel);
+    MakeKernelSet<float, tile_rows>::make(widest_panel, widest_full, column_panel, flops_per_second);
 constexpr KernelSet<double> f64 =
-    MakeKernelSet<double, tile_rows>::make(widest_panel, widest_full, column_panel);
+    MakeKernelSet<double, tile_rows>::make(widest_panel, widest_full, column_panel, flops_per_second / 2);
 bool usable() { return true; }
 }  // namespace baseline
 
 #if defined(__aarch64__)
 constexpr const char* baseline_name = "neon";
-constexpr double baseline_flops = 2.5e10;
 #else
 constexpr const char* baseline_name = "baseline";
-constexpr double baseline_flops = 1.2e10;
 #endif
-const Isa isa_baseline = {baseline_name, "", baseline::usable, &baseline::f32, &baseline::f64,
-                          baseline_flops};
+const Isa isa_baseline = {baseline_name, "", baseline::usable, &baseline::f32, &baseline::f64};
 
 }  // namespace kronsparse::simd

@@ -104,10 +104,11 @@ inline constexpr int max_tile_size = max_tile_rows * max_panel_lanes;
 template <class Real>
 struct KernelSet {
   using Tile = void (*)(const TileArgs<Real>&);
-  int lanes;         ///< reals in a vector
-  int widest_panel;  ///< largest NR of the row driver, groups narrower than a vector
-  int widest_full;   ///< the same for groups that fill the vector
-  int column_panel;  ///< NR of the column driver
+  int lanes;                ///< reals in a vector
+  int widest_panel;         ///< largest NR of the row driver, groups narrower than a vector
+  int widest_full;          ///< the same for groups that fill the vector
+  int column_panel;         ///< NR of the column driver
+  double flops_per_second;  ///< of one thread, nominal: for the cost model
   /// Tile rows MR for panels of NR vectors, by NR - 1.
   int tile_rows[max_vectors];
   /// By log2(G), NR - 1, and row class: 0 for up to MR rows, 1 for up to 4, 2 for one.
@@ -129,7 +130,6 @@ struct Isa {
   bool (*usable)();
   const KernelSet<float>* f32;
   const KernelSet<double>* f64;
-  double flops_per_thread;  ///< f32, for the cost model
 };
 
 #if defined(__x86_64__)

@@ -1,16 +1,13 @@
-// Threads and their scratch memory.
+// Loops over tasks on one or all threads, and the scratch memory of threads.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <new>
-
-#if defined(_OPENMP)
-#include <omp.h>
-#endif
 
 #if defined(__SANITIZE_ADDRESS__)
 #define KRONSPARSE_ASAN 1
@@ -61,20 +58,12 @@ template <class T>
   return scratch.memory.get();  // NOLINT(clang-analyzer-cplusplus.NewDelete): it misreads the assignment
 }
 
-[[nodiscard]] inline int thread_count() {
-#if defined(_OPENMP)
-  return omp_in_parallel() != 0 ? 1 : omp_get_max_threads();
-#else
-  return 1;
-#endif
-}
-
 /// Gives every thread that a run from this thread would use its scratch memory,
-/// so that the run need not allocate.
-inline void reserve_scratch(std::size_t bytes) {
+/// so that the run need not allocate. `threads` is threads_for(the run).
+inline void reserve_scratch(std::size_t bytes, [[maybe_unused]] int threads) {
   static_cast<void>(thread_scratch(bytes));
 #if defined(_OPENMP)
-  if (thread_count() > 1) {
+  if (threads > 1) {
     // A thread that fails here tries again in the run, where failure is reported.
 #pragma omp parallel
     try {
@@ -86,14 +75,13 @@ inline void reserve_scratch(std::size_t bytes) {
 }
 
 /// Calls body(first, last, scratch) for ranges that together make up the tasks
-/// [0, count), on all threads. Ranges, so that a thread knows which task comes
+/// [0, count), on threads_for(them). Ranges, so that a thread knows which task comes
 /// next and can prefetch for it; several per thread, so that a thread held up
 /// elsewhere does not hold up the run. An exception ends the run and is thrown
 /// again here.
 template <class Body>
-void parallel_ranges(std::int64_t count, std::size_t scratch_bytes, const Body& body) {
-  const std::int64_t threads = thread_count();
-  const std::int64_t ranges = threads == 1 ? 1 : count < 8 * threads ? count : 8 * threads;
+void parallel_ranges(std::int64_t count, int threads, std::size_t scratch_bytes, const Body& body) {
+  const std::int64_t ranges = threads == 1 ? 1 : std::min<std::int64_t>(count, 8 * threads);
   std::exception_ptr failure;
   std::atomic<bool> failed{false};
   const auto guarded = [&](const auto& step) {
@@ -127,8 +115,8 @@ void parallel_ranges(std::int64_t count, std::size_t scratch_bytes, const Body& 
 
 /// Calls body(task) for every task; for work that needs neither scratch nor order.
 template <class Body>
-void parallel_each(std::int64_t count, const Body& body) {
-  parallel_ranges(count, 0, [&](std::int64_t first, std::int64_t last, std::byte*) {
+void parallel_each(std::int64_t count, int threads, const Body& body) {
+  parallel_ranges(count, threads, 0, [&](std::int64_t first, std::int64_t last, std::byte*) {
     for (std::int64_t task = first; task < last; ++task) body(task);
   });
 }

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include "cpu/simd/cost.hpp"
 #include "cpu/simd/drivers.hpp"
 #include "cpu/simd/rows_part.hpp"
+#include "cpu/threads.hpp"
 
 namespace kronsparse::simd {
 namespace {
@@ -12,7 +14,8 @@ namespace {
 template <class Real>
 class RowsExecutor final : public Executor {
  public:
-  RowsExecutor(const Problem& problem, const KernelSet<Real>& kernels) {
+  RowsExecutor(const Problem& problem, const KernelSet<Real>& kernels)
+      : seconds_alone_(seconds_alone(problem, kernels)) {
     std::vector<Segment> full = segments_of(problem.pattern.d * shape_of(problem).unit, kernels.lanes);
     const auto middle =
         std::find_if(full.begin(), full.end(), [&](const Segment& s) { return s.width < kernels.lanes; });
@@ -21,7 +24,7 @@ class RowsExecutor final : public Executor {
     if (!full.empty()) parts_.emplace_back(problem, kernels, std::move(full));
     if (!narrow.empty()) parts_.emplace_back(problem, kernels, std::move(narrow));
     for (const auto& part : parts_) scratch_bytes_ = std::max(scratch_bytes_, part.scratch_bytes());
-    reserve_scratch(scratch_bytes_);
+    reserve_scratch(scratch_bytes_, threads_for(seconds_alone_));
   }
 
   void set_values(const void* values, Stream /*stream*/) override {
@@ -33,8 +36,9 @@ class RowsExecutor final : public Executor {
     return bytes;
   }
   void run(const Operands& operands) const override {
+    const int threads = threads_for(seconds_alone_);
     for (const auto& part : parts_) {
-      parallel_ranges(part.tasks(), scratch_bytes_,
+      parallel_ranges(part.tasks(), threads, scratch_bytes_,
                       [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
                         part.run(operands, first, last, scratch);
                       });
@@ -42,6 +46,7 @@ class RowsExecutor final : public Executor {
   }
 
  private:
+  double seconds_alone_;
   std::vector<RowsPart<Real>> parts_;  ///< one or two
   std::size_t scratch_bytes_ = 0;
 };

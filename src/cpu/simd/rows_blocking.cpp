@@ -5,8 +5,10 @@
 #include <numeric>
 
 #include "cpu/cpu_info.hpp"
+#include "cpu/simd/cost.hpp"
 #include "cpu/simd/drivers.hpp"
 #include "cpu/simd/rows_part.hpp"
+#include "cpu/threads.hpp"
 
 namespace kronsparse::simd {
 
@@ -61,16 +63,16 @@ void RowsPart<Real>::choose_blocks() {
       (in_place_ ? block_group_ * d_ : unit_width) * (copy_depth_ + shape_.outs) * real;
   auto rows = std::min<std::int64_t>({l2 / 4 / row_bytes, static_cast<std::int64_t>(64 / row_pages), 240});
   rows = std::max(rows, copy_depth_ < depth_ ? max_tile_rows : whole_tiles);
-  const std::int64_t threads = thread_count();
+  const std::int64_t threads = threads_for(seconds_alone(problem_, kernels_));
   const std::int64_t others = block_groups() * static_cast<std::int64_t>(units_.size());
   rows = std::min(rows, std::max(whole_tiles, shape_.batch * others / (8 * threads)));
   row_block_ = even_block(std::max<std::int64_t>(shape_.batch, 1), rows,
                           rows >= whole_tiles ? whole_tiles : max_tile_rows);
 
   // Too few tasks for the threads (small batches): blocks apart, then panels.
-  if (tasks() < 2 * threads) block_group_ = 1;
-  std::int64_t parts =
-      tasks() < 2 * threads ? (4 * threads + tasks() - 1) / std::max<std::int64_t>(tasks(), 1) : 1;
+  const auto too_few = [&] { return threads > 1 && tasks() < 2 * threads; };
+  if (too_few()) block_group_ = 1;
+  const std::int64_t parts = too_few() ? (4 * threads + tasks() - 1) / std::max<std::int64_t>(tasks(), 1) : 1;
   std::int64_t most_panels = 1;
   std::vector<Unit> units;
   for (const Unit& unit : units_) {

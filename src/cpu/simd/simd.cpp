@@ -3,12 +3,12 @@
 
 #include "cpu/simd/simd.hpp"
 
-#include <algorithm>
 #include <array>
 
 #include "cpu/cpu_info.hpp"
+#include "cpu/simd/cost.hpp"
 #include "cpu/simd/drivers.hpp"
-#include "cpu/simd/parallel.hpp"
+#include "cpu/threads.hpp"
 
 namespace kronsparse {
 namespace simd {
@@ -34,23 +34,16 @@ std::unique_ptr<Executor> make_with(Problem problem, const KernelSet<Real>& kern
   return make_columns(problem, kernels);
 }
 
+/// Whether arithmetic is done in f64.
+bool is_wide(DType dtype) { return dtype == DType::f64 || dtype == DType::complex128; }
+
 std::unique_ptr<Executor> make_on(const Isa& isa, const Problem& problem) {
-  const bool wide = problem.dtype == DType::f64 || problem.dtype == DType::complex128;
-  return wide ? make_with(problem, *isa.f64) : make_with(problem, *isa.f32);
+  return is_wide(problem.dtype) ? make_with(problem, *isa.f64) : make_with(problem, *isa.f32);
 }
 
-/// Arithmetic or memory, whichever is slower. Nominal rates: they rank
-/// implementations against each other and are not a promise.
 double predict_on(const Isa& isa, const Problem& problem) {
-  constexpr double bytes_per_second = 1.0e10;  // of one thread
-  const double threads = thread_count();
-  const bool wide = problem.dtype == DType::f64 || problem.dtype == DType::complex128;
-  const double arithmetic = problem.flops() / (isa.flops_per_thread * (wide ? 0.5 : 1.0));
-  const double memory = problem.bytes() / bytes_per_second;
-  // A vector that a small problem cannot fill is partly wasted.
-  const double lanes = wide ? isa.f64->lanes : isa.f32->lanes;
-  const double start = 2e-6 + lanes * 1e-9;
-  return start + std::max(arithmetic, memory) / threads;
+  return seconds_on_threads(is_wide(problem.dtype) ? seconds_alone(problem, *isa.f64)
+                                                   : seconds_alone(problem, *isa.f32));
 }
 
 /// The three functions of a table entry, for one instruction set.

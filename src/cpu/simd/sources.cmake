@@ -2,6 +2,7 @@
 # one instruction set.
 set(KRONSPARSE_SIMD_SOURCES
     cpu/simd/columns.cpp
+    cpu/simd/cost.cpp
     cpu/simd/gradient.cpp
     cpu/simd/isa_baseline.cpp
     cpu/simd/rows.cpp

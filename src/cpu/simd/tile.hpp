@@ -171,12 +171,14 @@ struct MakeKernelSet {
       fill<6, G>(set, group_index);
     }
   }
-  static constexpr KernelSet<Real> make(int widest_panel, int widest_full, int column_panel) {
+  static constexpr KernelSet<Real> make(int widest_panel, int widest_full, int column_panel,
+                                        double flops_per_second) {
     KernelSet<Real> set{};
     set.lanes = lanes<Real>;
     set.widest_panel = widest_panel;
     set.widest_full = widest_full;
     set.column_panel = column_panel;
+    set.flops_per_second = flops_per_second;
     fill_group<1>(set, 0);
     fill_group<2>(set, 1);
     fill_group<4>(set, 2);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <complex>
 
+#include "cpu/threads.hpp"
+
 namespace kronsparse::simd {
 
 Shape shape_of(const Problem& problem) {
@@ -117,6 +119,11 @@ Real embedded(std::complex<Real> w, int q, std::int64_t p) {
   return p == 0 ? -w.imag() : w.real();
 }
 
+int threads_to_pack(std::int64_t reals) {
+  constexpr double seconds_per_real = 2e-9;
+  return threads_for(static_cast<double>(reals) * seconds_per_real);
+}
+
 }  // namespace
 
 template <class Real>
@@ -126,7 +133,7 @@ void pack_rows(const Problem& problem, const Shape& shape, const std::vector<Seg
   const std::int64_t per_block = packed_width(panels, lanes) * depth_reals;
   with_values<Real>(problem, values, [&](auto read) {
     const auto panel_count = static_cast<std::int64_t>(panels.size());
-    parallel_each(shape.a * panel_count, [&](std::int64_t task) {
+    parallel_each(shape.a * panel_count, threads_to_pack(shape.a * per_block), [&](std::int64_t task) {
       const std::int64_t i = task / panel_count;
       const Panel& panel = panels[static_cast<std::size_t>(task % panel_count)];
       const Segment& segment = segments[static_cast<std::size_t>(panel.segment)];
@@ -159,7 +166,8 @@ void pack_columns(const Problem& problem, const Shape& shape, int tile_rows, con
   const std::int64_t k_panels = (shape.outs + tile_rows - 1) / tile_rows;
   const std::int64_t per_product = k_panels * shape.depth * shape.unit * tile_rows;
   with_values<Real>(problem, values, [&](auto read) {
-    parallel_each(shape.a * shape.d, [&](std::int64_t task) {
+    const std::int64_t products = shape.a * shape.d;
+    parallel_each(products, threads_to_pack(products * per_product), [&](std::int64_t task) {
       const std::int64_t i = task / shape.d;
       const std::int64_t j = task % shape.d;
       Real* out = packed + task * per_product;
