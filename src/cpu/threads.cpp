@@ -1,11 +1,18 @@
 #include "cpu/threads.hpp"
 
+#include <pthread.h>
+
 #if defined(_OPENMP)
 #include <omp.h>
 #endif
 
 namespace kronsparse {
 namespace {
+
+bool in_forked_child = false;
+
+/// From the start, not from our first parallel region: the runtime's threads may be others' doing.
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, [] { in_forked_child = true; });
 
 /// `threads` threads woken, their work shared, and the last of them waited for.
 double seconds_shared(double seconds_alone, int threads) {
@@ -18,7 +25,7 @@ double seconds_shared(double seconds_alone, int threads) {
 
 int thread_count() {
 #if defined(_OPENMP)
-  return omp_in_parallel() != 0 ? 1 : omp_get_max_threads();
+  return in_forked_child || omp_in_parallel() != 0 ? 1 : omp_get_max_threads();
 #else
   return 1;
 #endif

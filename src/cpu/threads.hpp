@@ -3,7 +3,9 @@
 
 namespace kronsparse {
 
-/// What OpenMP would use here and now; 1 inside a parallel region and without OpenMP.
+/// What OpenMP would use here and now; 1 inside a parallel region, without OpenMP,
+/// and in a child that was forked after this library was loaded: the threads are
+/// not forked with it, and gcc's runtime would wait for them for ever.
 [[nodiscard]] int thread_count();
 
 /// One thread or all of them: all where they finish earlier what takes one of

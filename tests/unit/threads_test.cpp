@@ -2,6 +2,8 @@
 #include "cpu/threads.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -65,6 +67,27 @@ TEST(Threads, ASmallProductStartsNone) {
     EXPECT_FALSE(starts_threads(small, candidate.implementation)) << candidate.implementation;
     EXPECT_EQ(starts_threads(large, candidate.implementation), thread_count() > 1)
         << candidate.implementation;
+  }
+}
+
+/// Whether a child forked now can compute; one that hangs is ended by its alarm.
+bool child_multiplies(const Problem& problem, std::string_view implementation) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    multiply_once(problem, implementation);
+    _exit(thread_count() == 1 ? 0 : 1);
+  }
+  int status = -1;
+  return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(Threads, AForkedChildComputesAlone) {
+  const Problem problem = Problem::parse("f32 batch_first B=512 4x32x32x4");
+  for (const Candidate& candidate : candidates(problem)) {
+    if (!candidate.refusal.empty()) continue;
+    multiply_once(problem, candidate.implementation);  // the parent's threads are there now
+    EXPECT_TRUE(child_multiplies(problem, candidate.implementation)) << candidate.implementation;
   }
 }
 
