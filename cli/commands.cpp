@@ -99,6 +99,7 @@ std::vector<std::string> choose_implementations(const Problem& problem, Device d
   for (const Candidate& candidate : candidates(problem, device)) {
     if (candidate.refusal.empty()) names.push_back(candidate.implementation);
   }
+  if (names.empty()) names.emplace_back();  // a plan of the chosen one says why there is none
   return names;
 }
 

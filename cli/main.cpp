@@ -28,7 +28,7 @@ A pattern axbxcxd is the (a·b·d) x (a·c·d) matrix with the support of
 I_a (x) ones(b,c) (x) I_d. Its a·b·c·d values are a row-major (a,b,c,d) array.
 
 Environment:
-  KRONSPARSE_IMPL  forces an implementation, as --impl does
+  KRONSPARSE_IMPL  forces an implementation or family where --impl does not
   NO_COLOR         no colours even on a terminal
 
 Exit codes:

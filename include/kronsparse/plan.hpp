@@ -34,7 +34,8 @@ struct Candidate {
 };
 
 /// Every implementation for the device with its cost or refusal: those that
-/// accept first, cheapest first. The first is what a Plan takes.
+/// accept first, cheapest first. The first is what a Plan takes: where the
+/// variable KRONSPARSE_IMPL names others, that is a refusal.
 ///
 ///     auto all = kronsparse::candidates(kronsparse::Problem::parse("f32 batch_first B=8 2x3x4x5"));
 ///     assert(all.front().refusal.empty());

@@ -28,6 +28,23 @@ bool belongs_to(std::string_view name, std::string_view name_or_family) {
          (name.starts_with(name_or_family) && name.substr(name_or_family.size()).starts_with('-'));
 }
 
+constexpr std::string_view variable = "KRONSPARSE_IMPL";
+
+/// What the variable says; empty when it is not set.
+std::string_view forced_by_variable() {
+  const char* value = std::getenv(variable.data());
+  return value == nullptr ? "" : value;
+}
+
+[[noreturn]] void throw_unknown(std::span<const Implementation> table, Device device,
+                                std::string_view argument, std::string_view forced) {
+  std::vector<std::string_view> names;
+  for (const Implementation& implementation : table) names.push_back(implementation.name);
+  throw Error(ErrorCode::invalid_argument,
+              message("{}: {} is neither an implementation for {} nor a family of them; there are {}",
+                      argument, quoted(forced), device.to_string(), joined(names, ", ")));
+}
+
 }  // namespace
 
 std::span<const BackendEntry> backends() {
@@ -82,10 +99,19 @@ std::vector<Assessment> assess(std::span<const Implementation> table, const Prob
 
 std::vector<Candidate> candidates(const Problem& problem, Device device) {
   problem.validate();
+  const std::span<const Implementation> table = backend_of(device).implementations;
+  const std::string_view forced = forced_by_variable();
+  const auto left_out = [&](std::string_view name) { return !forced.empty() && !belongs_to(name, forced); };
+  if (std::ranges::all_of(table, left_out, &Implementation::name))
+    throw_unknown(table, device, variable, forced);
   std::vector<Candidate> all;
-  for (Assessment& assessment : assess(backend_of(device).implementations, problem, device))
-    all.push_back({std::string(assessment.implementation->name), device, std::move(assessment.refusal),
-                   assessment.seconds});
+  for (Assessment& assessment : assess(table, problem, device)) {
+    const std::string_view name = assessment.implementation->name;
+    if (left_out(name)) assessment.refusal = message("{} is {}", variable, quoted(forced));
+    all.push_back({std::string(name), device, std::move(assessment.refusal), assessment.seconds});
+  }
+  std::stable_partition(all.begin(), all.end(),
+                        [](const Candidate& candidate) { return candidate.refusal.empty(); });
   return all;
 }
 
@@ -104,18 +130,13 @@ const Implementation& choose_from(std::span<const Implementation> table, const P
                                          device.to_string(), problem.to_string(), joined(refusals, "; "))
                                : message("{}: {} does not accept {} ({})", argument, quoted(forced),
                                          problem.to_string(), joined(refusals, "; ")));
-  std::vector<std::string_view> names;
-  for (const Implementation& implementation : table) names.push_back(implementation.name);
-  throw Error(ErrorCode::invalid_argument,
-              message("{}: {} is neither an implementation for {} nor a family of them; there are {}",
-                      argument, quoted(forced), device.to_string(), joined(names, ", ")));
+  throw_unknown(table, device, argument, forced);
 }
 
 const Implementation& choose(const Problem& problem, Device device, std::string_view forced) {
   const std::span<const Implementation> table = backend_of(device).implementations;
   if (!forced.empty()) return choose_from(table, problem, device, "implementation", forced);
-  const char* variable = std::getenv("KRONSPARSE_IMPL");
-  return choose_from(table, problem, device, "KRONSPARSE_IMPL", variable == nullptr ? "" : variable);
+  return choose_from(table, problem, device, variable, forced_by_variable());
 }
 
 }  // namespace kronsparse

@@ -170,6 +170,20 @@ TEST_F(CommandTest, EnvironmentForcesAnImplementation) {
       run("bench --min-time 0 --runs 1 --json - 'f32 batch_first B=2 1x2x3x4'", "KRONSPARSE_IMPL=reference");
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(Json::parse(result.out)["results"][0]["implementation"], "reference");
+
+  const std::string problem = " 'f32 batch_first B=2 1x2x3x4'";
+  const Json checked = Json::parse(run("check --json" + problem, "KRONSPARSE_IMPL=reference").out);
+  ASSERT_EQ(checked["results"].size(), 1U);
+  EXPECT_EQ(checked["results"][0]["implementation"], "reference");
+  const Json listed = Json::parse(run("info --json --problem" + problem, "KRONSPARSE_IMPL=reference").out);
+  EXPECT_EQ(listed["candidates"][0]["implementation"], "reference");
+  EXPECT_EQ(listed["candidates"][1]["refusal"], "KRONSPARSE_IMPL is 'reference'");
+  for (const std::string& command :
+       {"info --problem" + problem, "check" + problem, "bench --all" + problem}) {
+    const CommandResult unknown = run(command, "KRONSPARSE_IMPL=nonsense");
+    EXPECT_EQ(unknown.exit_code, 2) << command;
+    EXPECT_TRUE(contains(unknown.err, "KRONSPARSE_IMPL: 'nonsense' is neither")) << unknown.err;
+  }
 }
 
 TEST_F(CommandTest, BenchTimesAndWritesJson) {

@@ -106,6 +106,19 @@ TEST(Choice, TheVariableForcesUnlessTheArgumentDoes) {
   EXPECT_EQ(choose(even, {}, "").name, candidates(even).front().implementation);
 }
 
+TEST(Candidates, TheVariableRefusesTheOthers) {
+  const std::size_t count = candidates(even).size();
+  const ForcedBy reference("reference");
+  const std::vector<Candidate> all = candidates(even);
+  ASSERT_EQ(all.size(), count);
+  EXPECT_EQ(all[0].implementation, choose(even, {}, "").name);
+  EXPECT_EQ(all[0].refusal, "");
+  for (std::size_t index = 1; index < count; ++index)
+    EXPECT_EQ(all[index].refusal, "KRONSPARSE_IMPL is 'reference'") << all[index].implementation;
+  const ForcedBy unknown("nonsense");
+  expect_code(ErrorCode::invalid_argument, "nonsense", [] { (void)candidates(even); });
+}
+
 TEST(Candidates, TheReferenceIsTheLastThatAccepts) {
   for (const char* text :
        {"f32 batch_first B=1 1x1x1x1", "complex128 batch_last B=1000 4x64x64x16",
