@@ -35,10 +35,11 @@ struct Options {
   ProblemList problems;
   std::string device;
   std::string implementation;
-  std::string json_file;
+  std::string out;
   std::uint64_t seed = 1;
   TimingOptions timing;
   bool all = false;
+  bool json = false;
 };
 
 struct Outcome {
@@ -238,14 +239,15 @@ ExitCode run_bench(const Options& options) {
         outcome.implementation, outcome.problem.to_string(), outcome.comparison.failure,
         shell_quoted(outcome.problem.to_string()), device.to_string(), outcome.implementation, options.seed);
   }
-  if (options.json_file == "-") {
-    fmt::print("{}", report_as_json(outcomes, options, device, copy_rate));
-    return exit_code;
+  const std::string report = report_as_json(outcomes, options, device, copy_rate);
+  if (options.json) {
+    fmt::print("{}", report);
+  } else {
+    print_table(outcomes, device, copy_rate);
   }
-  print_table(outcomes, device, copy_rate);
-  if (!options.json_file.empty()) {
-    write_atomically(options.json_file, report_as_json(outcomes, options, device, copy_rate));
-    fmt::print("{}\n", options.json_file);
+  if (!options.out.empty()) {
+    write_atomically(options.out, report);
+    if (!options.json) fmt::print("{}\n", options.out);
   }
   return exit_code;
 }
@@ -267,10 +269,8 @@ void add_bench_command(CLI::App& app, ExitCode& exit_code) {
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Seed of the random data")->capture_default_str();
-  command
-      ->add_option("--json", options->json_file,
-                   "Also write machine, versions and raw times as JSON; '-' is stdout, without the table")
-      ->type_name("FILE");
+  command->add_flag("--json", options->json, "Print JSON: machine, versions and raw times");
+  command->add_option("--out", options->out, "Also write that JSON to a file")->type_name("FILE");
   command->footer(
       R"(Every answer is compared with the reference first (a random sample of it when that would take
 long); a wrong one is not timed and makes the exit code 1. Inputs are random. On the CPU runs
@@ -279,7 +279,7 @@ turns on copies that together exceed its cache, and the GPU's own clock times th
 
 Examples:
   kronsparse bench "f32 batch_first B=4096 1x64x64x64" --all
-  kronsparse bench --file problems.txt --min-time 2 --json times.json)");
+  kronsparse bench --file problems.txt --min-time 2 --out times.json)");
   command->callback([options, &exit_code] { exit_code = run_bench(*options); });
 }
 

@@ -17,6 +17,7 @@ using Json = nlohmann::ordered_json;
 
 struct Options {
   std::string problem;
+  bool has_problem = false;
   std::string device;
   bool json = false;
 };
@@ -113,7 +114,7 @@ void print_problem(const Problem& problem, const std::vector<Candidate>& list, D
 }
 
 void run_info(const Options& options) {
-  if (options.problem.empty()) {
+  if (!options.has_problem) {
     if (options.json) {
       fmt::print("{}\n", build_as_json().dump(2));
     } else {
@@ -148,7 +149,10 @@ void add_info_command(CLI::App& app, ExitCode& /*exit_code*/) {
   command->footer(R"(Examples:
   kronsparse info
   kronsparse info --problem "f16 batch_first B=25088 8x64x64x16 +bias +gelu")");
-  command->callback([options] { run_info(*options); });
+  command->callback([options, command] {
+    options->has_problem = command->count("--problem") > 0;
+    run_info(*options);
+  });
 }
 
 }  // namespace kronsparse::cli

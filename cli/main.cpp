@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
+#include <vector>
 
 #include "commands.hpp"
 #include "kronsparse/error.hpp"
@@ -57,14 +59,26 @@ ExitCode report(ExitCode exit_code, std::string_view message) {
   return exit_code;
 }
 
+/// What was wrong with the arguments. CLI11 asks for a subcommand before it looks at words it does not know.
+std::string usage_error(const CLI::App& app, const CLI::Error& error) {
+  const std::vector<std::string> unknown = app.remaining();
+  if (unknown.empty()) return error.what();
+  std::vector<std::string> commands;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    commands.push_back(command->get_name());
+  }
+  return fmt::format("'{}' is neither a command nor an option; the commands are {}", unknown.front(),
+                     fmt::join(commands, ", "));
+}
+
 ExitCode run(int argc, char** argv) {
   CLI::App app("Multiplies dense batches by Kronecker-sparse matrices.", "kronsparse");
   app.set_version_flag("--version", KRONSPARSE_VERSION, "Print the version and exit");
   app.require_subcommand(1);
   app.footer(footer);
-  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+  app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
     return fmt::format("kronsparse: {}\nRun kronsparse --help, or kronsparse COMMAND --help.\n",
-                       error.what());
+                       usage_error(*failed, error));
   });
   ExitCode exit_code = ExitCode::ok;
   kronsparse::cli::add_info_command(app, exit_code);

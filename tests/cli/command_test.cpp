@@ -30,7 +30,7 @@ TEST_F(CommandTest, WrongUsageIsTwo) {
        {"", "frobnicate", "info --frobnicate", "check", "bench", "check 'f32 batch_first B=1'",
         "check 'f32 batch_first B=1 1x2x0x4'", "check --seed x 'f32 batch_first B=1 1x1x1x1'",
         "check --impl nonsense 'f32 batch_first B=1 1x1x1x1'",
-        "check --device gpu 'f32 batch_first B=1 1x1x1x1'", "info --problem nonsense",
+        "check --device gpu 'f32 batch_first B=1 1x1x1x1'", "info --problem nonsense", "info --problem ''",
         "bench --runs 0 'f32 batch_first B=1 1x1x1x1'",
         "bench --all --impl reference 'f32 batch_first B=1 1x1x1x1'"}) {
     const CommandResult result = run(arguments);
@@ -40,10 +40,19 @@ TEST_F(CommandTest, WrongUsageIsTwo) {
   }
 }
 
+TEST_F(CommandTest, AnUnknownCommandIsNamed) {
+  EXPECT_EQ(run("frobnicate")
+                .err.find("kronsparse: 'frobnicate' is neither a command nor an option; the "
+                          "commands are info, run, check, bench, demo\n"),
+            0U);
+  EXPECT_EQ(run("--frobnicate info").err.find("kronsparse: '--frobnicate' is neither"), 0U);
+  EXPECT_EQ(run("info --frobnicate").err.find("kronsparse: The following argument was not expected: "), 0U);
+}
+
 TEST_F(CommandTest, FilesAndMemoryAreThree) {
   for (const char* arguments :
        {"check --file missing.txt", "check --file .", "check 'f64 batch_first B=1000000000 1024x64x64x16'",
-        "bench --min-time 0 --runs 1 --json missing/times.json 'f32 batch_first B=1 1x1x1x1'",
+        "bench --min-time 0 --runs 1 --out missing/times.json 'f32 batch_first B=1 1x1x1x1'",
         "demo --quick --out /dev/null/here"}) {
     const CommandResult result = run(arguments);
     EXPECT_EQ(result.exit_code, 3) << arguments << "\n" << result.err;
@@ -96,7 +105,7 @@ TEST_F(CommandTest, EveryDeviceIsCheckedAndTimed) {
     EXPECT_TRUE(checked["pass"]) << checked.dump(2);
     EXPECT_EQ(checked["device"], device);
     EXPECT_GE(checked["results"].size(), 3U);
-    const Json timed = Json::parse(run("bench --all --min-time 0.01 --runs 2 --json -" + problems).out);
+    const Json timed = Json::parse(run("bench --all --min-time 0.01 --runs 2 --json" + problems).out);
     EXPECT_EQ(timed["machine"]["device"]["name"], device);
     EXPECT_GT(timed["copy_gb_per_s"].get<double>(), 0);
     for (const Json& result : timed["results"])
@@ -167,7 +176,7 @@ TEST_F(CommandTest, CheckReadsAFileOfProblems) {
 
 TEST_F(CommandTest, EnvironmentForcesAnImplementation) {
   const CommandResult result =
-      run("bench --min-time 0 --runs 1 --json - 'f32 batch_first B=2 1x2x3x4'", "KRONSPARSE_IMPL=reference");
+      run("bench --min-time 0 --runs 1 --json 'f32 batch_first B=2 1x2x3x4'", "KRONSPARSE_IMPL=reference");
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(Json::parse(result.out)["results"][0]["implementation"], "reference");
 
@@ -188,7 +197,7 @@ TEST_F(CommandTest, EnvironmentForcesAnImplementation) {
 
 TEST_F(CommandTest, BenchTimesAndWritesJson) {
   const CommandResult result =
-      run("bench --all --min-time 0 --runs 10 --json times.json 'f32 batch_first B=64 4x16x16x4'");
+      run("bench --all --min-time 0 --runs 10 --out times.json 'f32 batch_first B=64 4x16x16x4'");
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_TRUE(contains(result.out, "GFLOP/s"));
   EXPECT_TRUE(contains(result.out, "copy rate"));
@@ -203,6 +212,12 @@ TEST_F(CommandTest, BenchTimesAndWritesJson) {
     EXPECT_LE(entry["median_seconds"].get<double>(), entry["quartile_seconds"][1].get<double>());
   }
   EXPECT_EQ(files(), 1U);
+
+  const CommandResult both =
+      run("bench --min-time 0 --runs 2 --json --out times.json 'f32 batch_first B=64 4x16x16x4'");
+  EXPECT_EQ(both.exit_code, 0) << both.err;
+  EXPECT_EQ(both.out, read("times.json"));
+  EXPECT_EQ(Json::parse(both.out)["results"].size(), 1U);
 }
 
 TEST_F(CommandTest, DemoShowsATableAndAPicture) {
