@@ -1,19 +1,138 @@
 #include "cpu/simd/cost.hpp"
 
 #include <algorithm>
+#include <cmath>
+
+#include "cpu/simd/drivers.hpp"
+#include "cpu/simd/weights.hpp"
 
 namespace kronsparse::simd {
+namespace {
 
-/// Arithmetic or memory, whichever is slower. Nominal rates: they rank
-/// implementations against each other and are not a promise.
+// Fitted to runs on one Neoverse N1 (docs/cpu.md); other CPUs of today should be within a factor of two.
+constexpr double seconds_per_run = 2e-7;
+constexpr double seconds_per_tile = 1.6e-8;  // its call, its arguments, the ends of its loops
+constexpr double bytes_per_second = 9e9;     // of what is copied, read or written by whole vectors
+constexpr double seconds_per_single = 2.8e-9;
+
+/// What is done for one block i.
+struct Work {
+  double flops = 0;    ///< also of the rows and lanes that only fill up tiles and vectors
+  double tiles = 0;    ///< calls of the micro-kernel
+  double vectors = 0;  ///< reals that go from or to their place by whole vectors
+  double singles = 0;  ///< reals that go one by one
+
+  void move(double reals, bool by_vectors) { (by_vectors ? vectors : singles) += reals; }
+};
+
+double parts(std::int64_t total, std::int64_t part) {
+  return std::ceil(static_cast<double>(total) / static_cast<double>(part));
+}
+
+/// Rows computed for so many, in tiles of `height`: the last tile may be one of four rows, or of one.
+double padded_rows(std::int64_t rows, int height) {
+  const std::int64_t rest = rows % height;
+  return static_cast<double>(rows - rest + (rest <= 1 ? rest : rest <= 4 ? 4 : height));
+}
+
+/// Rows of a tile of panels that are `vectors` wide together.
+template <class Real>
+int tile_height(const KernelSet<Real>& kernels, bool full, std::int64_t vectors) {
+  return full ? full_tile_rows : kernels.tile_rows[std::min<std::int64_t>(vectors, kernels.widest_panel) - 1];
+}
+
+/// Calls body(width, count) for each width in segments_of(d_reals, lanes).
+template <class Body>
+void for_each_width(std::int64_t d_reals, int lanes, const Body& body) {
+  const std::int64_t full = d_reals / lanes;
+  if (full > 0) body(lanes, static_cast<double>(full));
+  for (int width = lanes / 2; width > 0; width /= 2)
+    if ((d_reals % lanes & width) != 0) body(width, 1.0);
+}
+
+template <class Real>
+Work work_of_rows(const Shape& shape, const KernelSet<Real>& kernels) {
+  const bool batch_first = shape.layout == Layout::batch_first;
+  const bool half = shape.storage == Storage::f16 || shape.storage == Storage::bf16;
+  const std::int64_t d = shape.d * shape.unit;
+  const auto depth = static_cast<double>(shape.depth * shape.unit);
+  const auto batch = static_cast<double>(shape.batch);
+  Work work;
+  for_each_width(d, kernels.lanes, [&](int width, double count) {
+    const bool full = width == kernels.lanes;
+    const auto vectors = static_cast<std::int64_t>(parts(shape.outs * width, kernels.lanes));
+    const auto lanes = static_cast<double>(vectors * kernels.lanes);
+    const int height = tile_height(kernels, full, vectors);
+    work.flops += count * 2 * depth * lanes * padded_rows(shape.batch, height);
+    work.tiles += count * parts(shape.batch, height) *
+                  parts(vectors, full ? kernels.widest_full : kernels.widest_panel);
+    const bool in_place = !full && !half && shape.unit == 1 && batch_first;
+    if (!in_place) work.move(count * width * depth * batch, shape.unit == 1 && batch_first);
+    const bool whole = (full || width == d) && shape.outs * width % kernels.lanes == 0;
+    work.move(count * width * static_cast<double>(shape.outs) * batch, batch_first && whole);
+  });
+  return work;
+}
+
+template <class Real>
+Work work_of_columns(const Shape& shape, const KernelSet<Real>& kernels) {
+  const int height = kernels.tile_rows[kernels.column_panel - 1];
+  const auto vectors = static_cast<std::int64_t>(parts(shape.batch * shape.unit, kernels.lanes));
+  const auto depth = static_cast<double>(shape.depth * shape.unit);
+  const auto lanes = static_cast<double>(vectors * kernels.lanes);
+  const auto d = static_cast<double>(shape.d);
+  Work work;
+  work.flops = d * 2 * depth * lanes * padded_rows(shape.outs, height);
+  work.tiles = d * parts(shape.outs, height) * parts(vectors, kernels.column_panel);
+  work.vectors =
+      d * (depth + static_cast<double>(shape.outs)) * static_cast<double>(shape.batch * shape.unit);
+  return work;
+}
+
+template <class Real>
+Work work_of_gradient(const Shape& shape, const KernelSet<Real>& kernels) {
+  const std::int64_t d = shape.d * shape.unit;
+  const auto terms = static_cast<double>(shape.batch * shape.unit);
+  Work work;
+  for_each_width(d, kernels.lanes, [&](int width, double count) {
+    const bool full = width == kernels.lanes;
+    const int rows = full ? full_tile_rows : max_tile_rows;
+    const auto vectors = static_cast<std::int64_t>(parts(shape.depth * width, kernels.lanes));
+    const double row_tiles = parts(shape.outs, rows);
+    work.flops += count * 2 * terms * static_cast<double>(vectors * kernels.lanes) * row_tiles * rows;
+    work.tiles +=
+        count * row_tiles * parts(vectors, kernels.widest_panel) * parts(shape.batch, gradient_sample_block);
+    // x once, g for every unit of panels.
+    const double units = parts(vectors, gradient_panels_per_unit * kernels.widest_panel);
+    work.move(
+        count * width * terms * (static_cast<double>(shape.depth) + static_cast<double>(shape.outs) * units),
+        shape.unit == 1 && shape.layout == Layout::batch_first && (full || width == d));
+  });
+  return work;
+}
+
+template <class Real>
+Work work_of(const Problem& problem, const KernelSet<Real>& kernels) {
+  const Shape shape = shape_of(problem);
+  switch (driver_of(problem, kernels.lanes)) {
+    case Driver::rows:
+      return work_of_rows(shape, kernels);
+    case Driver::columns:
+      return work_of_columns(shape, kernels);
+    case Driver::gradient:
+      return work_of_gradient(shape, kernels);
+  }
+  return {};
+}
+
+}  // namespace
+
 template <class Real>
 double seconds_alone(const Problem& problem, const KernelSet<Real>& kernels) {
-  constexpr double bytes_per_second = 1.0e10;
-  const double arithmetic = problem.flops() / kernels.flops_per_second;
-  const double memory = problem.bytes() / bytes_per_second;
-  // A vector that a small problem cannot fill is partly wasted.
-  const double start = 2e-7 + kernels.lanes * 1e-9;
-  return start + std::max(arithmetic, memory);
+  const Work work = work_of(problem, kernels);
+  const double per_block = work.flops / kernels.flops_per_second + work.tiles * seconds_per_tile +
+                           work.vectors * sizeof(Real) / bytes_per_second + work.singles * seconds_per_single;
+  return seconds_per_run + static_cast<double>(problem.pattern.a) * per_block;
 }
 template double seconds_alone<float>(const Problem&, const KernelSet<float>&);
 template double seconds_alone<double>(const Problem&, const KernelSet<double>&);

@@ -7,7 +7,8 @@
 
 namespace kronsparse::simd {
 
-/// Predicted seconds of a run on one thread.
+/// Predicted seconds of a run on one thread: of arithmetic, of calls of the
+/// micro-kernel, and of bringing X to it and Y away from it.
 template <class Real>
 [[nodiscard]] double seconds_alone(const Problem& problem, const KernelSet<Real>& kernels);
 

@@ -1,6 +1,7 @@
 // The three drivers: how blocks of a problem are brought to the micro-kernel.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "core/implementation.hpp"
@@ -8,6 +9,10 @@
 #include "cpu/simd/parallel.hpp"
 
 namespace kronsparse::simd {
+
+enum class Driver : std::uint8_t { rows, columns, gradient };
+/// Which one takes a problem, on vectors of so many lanes.
+[[nodiscard]] Driver driver_of(const Problem& problem, int lanes);
 
 /// Samples are tile rows, (k, j) are lanes: batch_first, and batches too small
 /// to fill a vector. Reads X in place where storage allows.
@@ -18,6 +23,8 @@ template <class Real>
 template <class Real>
 [[nodiscard]] std::unique_ptr<Executor> make_columns(const Problem& problem, const KernelSet<Real>& kernels);
 
+inline constexpr std::int64_t gradient_sample_block = 128;   ///< samples copied at a time
+inline constexpr std::int64_t gradient_panels_per_unit = 8;  ///< panels for which g is copied once
 /// Outputs k are tile rows, (l, j) are lanes, and the sum runs over the batch.
 template <class Real>
 [[nodiscard]] std::unique_ptr<Executor> make_gradient(const Problem& problem, const KernelSet<Real>& kernels);

@@ -103,11 +103,11 @@ void GradientExecutor<Real>::choose_blocks() {
   const std::int64_t l2 = static_cast<std::int64_t>(cpu_info().l2_bytes);
   // The order of a sum must not depend on the number of threads, so the block
   // of samples is fixed: short enough for both copies to stay in L2.
-  sample_block_ = std::clamp<std::int64_t>(shape_.batch, 1, 128);
-  constexpr std::int64_t panels_per_unit = 8;
+  sample_block_ = std::clamp<std::int64_t>(shape_.batch, 1, gradient_sample_block);
   for (std::size_t p = 0; p < panels_.size();) {
     std::size_t end = p + 1;
-    while (end < panels_.size() && end < p + panels_per_unit && panels_[end].segment == panels_[p].segment)
+    while (end < panels_.size() && end < p + gradient_panels_per_unit &&
+           panels_[end].segment == panels_[p].segment)
       ++end;
     units_.push_back({p, end});
     const Panel& last = panels_[end - 1];

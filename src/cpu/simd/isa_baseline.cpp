@@ -12,7 +12,7 @@ constexpr int tile_rows(int vectors) { return vectors == 4 ? 6 : 8; }
 constexpr int widest_panel = 4;
 constexpr int widest_full = 6;
 constexpr int column_panel = 3;
-constexpr double flops_per_second = 2.5e10;
+constexpr double flops_per_second = 3.3e10;
 #else
 // 16 registers.
 constexpr int tile_rows(int vectors) { return vectors <= 2 ? 6 : 4; }

@@ -17,21 +17,32 @@ bool writes_around_caches(const Problem& problem) {
   return problem.bytes() > 4.0 * static_cast<double>(cpu_info().l2_bytes) * thread_count();
 }
 
+Driver driver_of(const Problem& problem, int lanes) {
+  if (problem.operation == Operation::gradient) return Driver::gradient;
+  const std::int64_t columns = problem.batch * (is_complex(problem.dtype) ? 2 : 1);
+  return problem.layout == Layout::batch_first || columns < lanes ? Driver::rows : Driver::columns;
+}
+
 namespace {
 
 template <class Real>
 std::unique_ptr<Executor> make_with(Problem problem, const KernelSet<Real>& kernels) {
-  if (problem.operation == Operation::gradient) return make_gradient(problem, kernels);
-  if (problem.layout == Layout::batch_last && problem.batch == 1 && problem.x_stride() == 1 &&
-      problem.y_stride() == 1) {
+  if (problem.operation != Operation::gradient && problem.layout == Layout::batch_last &&
+      problem.batch == 1 && problem.x_stride() == 1 && problem.y_stride() == 1) {
     // One column without gaps is also one row.
     problem.layout = Layout::batch_first;
     problem.cols_stride = 0;
     problem.rows_stride = 0;
   }
-  const std::int64_t columns = problem.batch * (is_complex(problem.dtype) ? 2 : 1);
-  if (problem.layout == Layout::batch_first || columns < kernels.lanes) return make_rows(problem, kernels);
-  return make_columns(problem, kernels);
+  switch (driver_of(problem, kernels.lanes)) {
+    case Driver::rows:
+      return make_rows(problem, kernels);
+    case Driver::columns:
+      return make_columns(problem, kernels);
+    case Driver::gradient:
+      return make_gradient(problem, kernels);
+  }
+  return nullptr;
 }
 
 /// Whether arithmetic is done in f64.

@@ -1,0 +1,54 @@
+// The cost model of the simd family. How near it is to the truth is measured, not tested: docs/cpu.md.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "kronsparse/plan.hpp"
+
+namespace kronsparse {
+namespace {
+
+/// Predicted seconds of every implementation of the family that this machine can run.
+std::vector<double> predictions(const std::string& problem) {
+  std::vector<double> seconds;
+  for (const ImplementationInfo& info : implementations())
+    for (const Candidate& candidate : candidates(Problem::parse(problem)))
+      if (candidate.implementation == info.name && info.name.starts_with("simd") && candidate.refusal.empty())
+        seconds.push_back(candidate.predicted_seconds);
+  return seconds;
+}
+
+void expect_times_slower(double times, const std::string& slower, const std::string& faster) {
+  const std::vector<double> slow = predictions(slower);
+  const std::vector<double> fast = predictions(faster);
+  ASSERT_EQ(slow.size(), fast.size());
+  for (std::size_t index = 0; index < slow.size(); ++index)
+    EXPECT_GT(slow[index], times * fast[index]) << slower << " and " << faster;
+}
+
+// As many flops and bytes each: what differs is how much of a vector, a tile and a copy is of use.
+TEST(Cost, ShortPiecesAreSlow) {
+  expect_times_slower(2, "f32 batch_first B=4096 32x2x2x1", "f32 batch_first B=4096 1x2x2x32");
+  expect_times_slower(2, "complex64 batch_first B=4096 1x8x8x32", "complex64 batch_last B=4096 1x8x8x32");
+  expect_times_slower(2, "gradient f32 batch_last B=4096 1x8x8x32",
+                      "gradient f32 batch_first B=4096 1x8x8x32");
+}
+
+TEST(Cost, GrowsWithTheBatch) {
+  for (const std::string rest : {" 4x64x64x1", " 4x64x64x16", " 2x3x5x7"}) {
+    expect_times_slower(2, "f32 batch_first B=8" + rest, "f32 batch_first B=1" + rest);
+    expect_times_slower(7, "f32 batch_first B=8000000" + rest, "f32 batch_first B=1000000" + rest);
+    expect_times_slower(7, "gradient f32 batch_last B=8000000" + rest,
+                        "gradient f32 batch_last B=1000000" + rest);
+  }
+}
+
+TEST(Cost, NeedsNoMemory) {
+  for (const double seconds : predictions("f32 batch_first B=1 1x1x1x1000000000000000"))
+    EXPECT_TRUE(std::isfinite(seconds) && seconds > 1) << seconds;
+}
+
+}  // namespace
+}  // namespace kronsparse
