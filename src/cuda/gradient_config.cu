@@ -289,9 +289,10 @@ double gradient_seconds(const Problem& problem, const GradientConfig& config, co
   const double rounds = real(config.k_tiles * config.l_tiles) / together;
   const double memory = sample_bytes * rounds * (k_together * g_rows + l_together * x_rows) / memory_rate;
   // They overlap, but not wholly; and what was measured on an H200 is slower than all of this says.
-  const double measured = config.shape.form == GradientForm::runs   ? 1.8
-                          : config.shape.form == GradientForm::rows ? 2.2
-                                                                    : 1.0;
+  const double measured = config.shape.form == GradientForm::rows   ? 2.2
+                          : config.shape.form != GradientForm::runs ? 1.0
+                          : config.block_j == 16                    ? 1.25
+                                                                    : 1.8;
   return 5e-6 + measured * (std::max({in_blocks, l2, 1.1 * memory}) + 0.05 * (in_blocks + l2 + memory));
 }
 

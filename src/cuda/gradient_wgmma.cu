@@ -72,7 +72,8 @@ std::string refuse(const Problem& problem, Device device) {
   const Pattern& pattern = problem.pattern;
   if (!config)
     return message(
-        "takes d = 1, 2, 4 or 8 in batch_first, and what the copy engine does (rows and strides of multiples "
+        "takes d = 1, 2, 4, 8 or multiples of 16 in batch_first, and what the copy engine does (rows and "
+        "strides of multiples "
         "of 16 bytes), not {} with a batch of {}",
         pattern.to_string(), problem.batch);
   return tile_refusal(facts, config->shared_bytes, pattern.a * config->j_groups,

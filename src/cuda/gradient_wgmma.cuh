@@ -32,16 +32,16 @@ __device__ inline void bring(const GradientWgmmaArguments& p, const SharedStages
     if (thread != 0) return;
     for (int step = 0; step < steps; ++step, place.advance(p.stages)) {
       if (step >= p.stages) ptx::barrier_wait(shared.empty(place.at), place.parity ^ 1);
-      request_stage<Traits>(p, tile, step, shared.g(place.at), shared.x(place.at), shared.full(place.at),
-                            shared.bytes());
+      request_stage<Traits>(p, tile, step, shared.g(place.at), shared.x(place.at), shared.full(place.at));
     }
   } else {
     const auto request = [&](int step, int raw) {
-      request_stage<Traits>(p, tile, step, shared.raw_g(raw), shared.raw_x(raw), shared.raw_full(raw),
-                            shared.raw_bytes());
+      constexpr int warps = kGradientSortingThreads / 32;
+      if (thread % 32 == 0)
+        request_stage<Traits>(p, tile, step, shared.raw_g(raw), shared.raw_x(raw), shared.raw_full(raw),
+                              thread / 32, warps);
     };
-    if (thread == 0)
-      for (int step = 0; step < min(steps, p.raw_stages); ++step) request(step, step);
+    for (int step = 0; step < min(steps, p.raw_stages); ++step) request(step, step);
     RingPlace raw;
     for (int step = 0; step < steps; ++step, place.advance(p.stages), raw.advance(p.raw_stages)) {
       if (step >= p.stages) ptx::barrier_wait(shared.empty(place.at), place.parity ^ 1);
@@ -50,10 +50,9 @@ __device__ inline void bring(const GradientWgmmaArguments& p, const SharedStages
       sort_operand<Traits>(shared.raw_x(raw.at), shared.x(place.at), Traits::shape.n);
       ptx::fence_for_bulk();  // wgmma reads as the copy engine does
       ptx::barrier_of(1, kGradientSortingThreads);
-      if (thread == 0) {
-        ptx::barrier_arrive(shared.full(place.at));
-        if (step + p.raw_stages < steps) request(step + p.raw_stages, raw.at);
-      }
+      if (thread == 0) ptx::barrier_arrive(shared.full(place.at));
+      if (step + p.raw_stages < steps) request(step + p.raw_stages, raw.at);
+      __syncwarp();  // ldmatrix wants all lanes
     }
   }
 }

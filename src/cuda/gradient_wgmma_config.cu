@@ -22,7 +22,13 @@ struct Views {
 };
 
 Views views_of(const Product& p, const GradientWgmmaShape& shape, const void* g, const void* x) {
-  const auto view = [&](const void* data, std::int64_t rows, std::int64_t sample, std::int64_t feature) {
+  const auto view = [&](const void* data, std::int64_t rows, int tile_rows, std::int64_t sample,
+                        std::int64_t feature) {
+    if (shape.octets() > 1)
+      return TensorView{.data = data,
+                        .sizes = {p.d, rows, p.a, p.batch},
+                        .strides = {p.d, rows * p.d, sample},
+                        .box = {shape.block_j, tile_rows, 1, shape.stage_samples()}};
     if (shape.source == GradientSource::columns)
       return TensorView{.data = data,
                         .sizes = {p.batch, p.d, rows, p.a},
@@ -33,7 +39,7 @@ Views views_of(const Product& p, const GradientWgmmaShape& shape, const void* g,
                       .strides = {rows * p.d, sample, 0},
                       .box = {kGradientBox, 1, shape.stage_samples(), 1}};
   };
-  return {view(g, p.b, p.y_sample, p.y_feature), view(x, p.c, p.x_sample, p.x_feature)};
+  return {view(g, p.b, 64, p.y_sample, p.y_feature), view(x, p.c, shape.n, p.x_sample, p.x_feature)};
 }
 
 /// Blocks that share a multiprocessor, by the registers that a kernel may have.
@@ -113,7 +119,8 @@ std::vector<GradientWgmmaConfig> gradient_wgmma_configs(const Problem& problem, 
   std::vector<GradientWgmmaConfig> all;
   for (std::size_t index = 0; index < gradient_wgmma_shapes.size(); ++index) {
     const GradientWgmmaShape& shape = gradient_wgmma_shapes[index];
-    const bool fits = first ? shape.source != GradientSource::columns && shape.block_j == p.d
+    const bool fits = first ? shape.source != GradientSource::columns &&
+                                  (shape.octets() > 1 ? p.d % shape.block_j == 0 : shape.block_j == p.d)
                             : shape.source == GradientSource::columns;
     if (!fits || !views_of(p, shape, nullptr, nullptr).strides_fit()) continue;
     std::optional<GradientWgmmaConfig> best;
@@ -166,7 +173,7 @@ std::optional<GradientWgmmaArguments> gradient_wgmma_arguments(const Problem& pr
                                         .block_j = shape.block_j,
                                         .splits = static_cast<std::uint32_t>(config.splits),
                                         .pitch = config.out_pitch(),
-                                        .vectors = shape.block_j == p.d && p.c * p.d % 4 == 0 &&
+                                        .vectors = (shape.block_j != 1 || p.d == 1) && p.c * p.d % 4 == 0 &&
                                                    reinterpret_cast<std::uintptr_t>(operands.y) % 8 == 0},
                                 .batch = p.batch,
                                 .l_tiles = static_cast<std::uint32_t>(config.l_tiles),

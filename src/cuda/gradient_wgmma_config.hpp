@@ -15,8 +15,10 @@
 namespace kronsparse::cuda {
 
 // Large tiles read less of L2; a thread has room for 192 sums.
-inline constexpr std::array<GradientWgmmaShape, 14> gradient_wgmma_shapes = {{
+inline constexpr std::array<GradientWgmmaShape, 16> gradient_wgmma_shapes = {{
     // source, j of a block and of a warpgroup, inputs
+    {GradientSource::sorted, 16, 8, 32},
+    {GradientSource::sorted, 16, 8, 48},
     {GradientSource::sorted, 8, 4, 64},
     {GradientSource::sorted, 8, 4, 96},
     {GradientSource::sorted, 4, 4, 96},
@@ -53,8 +55,8 @@ struct GradientWgmmaConfig {
   }
 };
 
-/// The cheapest way of each shape that can: d must be 1, 2, 4 or 8 in batch_first, and the copy engine must
-/// take the strides.
+/// The cheapest way of each shape that can: d must be 1, 2, 4, 8 or a multiple of 16 in batch_first, and the
+/// copy engine must take the strides.
 [[nodiscard]] std::vector<GradientWgmmaConfig> gradient_wgmma_configs(const Problem& problem,
                                                                       const GpuFacts& gpu);
 /// The cheapest of them, if there is any.

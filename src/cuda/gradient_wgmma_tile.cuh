@@ -5,9 +5,10 @@
 // are such rows, tensor copies bring them as they are:
 //   rows       batch_first, d = 1: a row of k or l per sample.
 //   columns    batch_last: a row of samples per k or l, one j.
-//   sorted     batch_first, d = 2, 4, 8: a row of (l, j) per sample. One warpgroup sorts it by j: ldmatrix
-//              transposes 8 units of 16 bytes, each some l by all j, into 8 rows of one j; stmatrix puts them
-//              into the planes of their j. Nothing else is done by threads.
+//   sorted     batch_first, d = 2, 4, 8: a row of (l, j) per sample; d = 16, 32, ...: rows of 16 j. One
+//              warpgroup sorts it by j: ldmatrix transposes 8 units of 16 bytes, each some l by up to 8 j,
+//              into 8 rows of one j; stmatrix puts them into the planes of their j. Nothing else is done by
+//              threads.
 // In a plane, l are in the order in which they leave the sorting; so are the sums, which are put right last.
 #pragma once
 
@@ -24,7 +25,7 @@ enum class GradientSource { rows, columns, sorted };
 /// What a multiplying warpgroup computes; every shape is a kernel.
 struct GradientWgmmaShape {
   GradientSource source;
-  int block_j;   ///< neighbouring j of a block: all of d where they are sorted, else 1
+  int block_j;   ///< neighbouring j of a block: all of d or 16 where they are sorted, else 1
   int products;  ///< j of a warpgroup: all of the block's, or half
   int n;         ///< inputs l; outputs are 64
 
@@ -36,12 +37,14 @@ struct GradientWgmmaShape {
   [[nodiscard]] constexpr int tile_m(int warpgroups) const { return splits_j() ? 64 : 64 * warpgroups; }
   [[nodiscard]] constexpr int stage_samples() const { return is_sorted() ? 16 : 64; }
   /// Neighbouring l in a unit of 16 bytes.
-  [[nodiscard]] constexpr int run() const { return is_sorted() ? 8 / block_j : 1; }
+  [[nodiscard]] constexpr int run() const { return is_sorted() && block_j < 8 ? 8 / block_j : 1; }
+  /// Units of 16 bytes with the j of one l.
+  [[nodiscard]] constexpr int octets() const { return block_j < 8 ? 1 : block_j / 8; }
 
   /// From 8 rows of a plane to the next 8, for all samples: stmatrix writes 8 rows, of all j and
   /// neighbouring l, to different banks.
   [[nodiscard]] constexpr int unit_bytes() const {
-    return stage_samples() * 16 + (block_j == 8 ? 0 : 16 * block_j);
+    return stage_samples() * 16 + (block_j < 8 ? 16 * block_j : 0);
   }
   [[nodiscard]] constexpr int plane_bytes(int rows) const {
     return (rows / 8 * unit_bytes() + 127) / 128 * 128 + 16;
@@ -61,7 +64,8 @@ struct GradientWgmmaShape {
   }
 };
 
-/// Elements of a row that one tensor copy brings, for all samples of a stage (or rows, of columns).
+/// Elements of a row that one tensor copy brings, for all samples of a stage (or rows, of columns). Where j
+/// are 16 of more, a copy brings all rows.
 constexpr int kGradientBox = 64;
 constexpr int kGradientSortingThreads = 128;
 
@@ -98,8 +102,6 @@ class SharedStages {
   [[nodiscard]] __device__ std::uint32_t x(int stage) const { return g(stage) + x_offset_; }
   [[nodiscard]] __device__ std::uint32_t raw_g(int stage) const { return raw_ + stage * raw_bytes_; }
   [[nodiscard]] __device__ std::uint32_t raw_x(int stage) const { return raw_g(stage) + x_raw_; }
-  [[nodiscard]] __device__ int bytes() const { return bytes_; }
-  [[nodiscard]] __device__ int raw_bytes() const { return raw_bytes_; }
 
   [[nodiscard]] __device__ std::uint32_t full(int stage) const { return barriers_ + stage * 24; }
   [[nodiscard]] __device__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
@@ -109,7 +111,7 @@ class SharedStages {
     for (int stage = 0; stage < max(p.stages, p.raw_stages); ++stage) {
       ptx::barrier_init(full(stage), 1);
       ptx::barrier_init(empty(stage), 4 * p.warpgroups);
-      ptx::barrier_init(raw_full(stage), 1);
+      ptx::barrier_init(raw_full(stage), kGradientSortingThreads / 32);
     }
     ptx::barrier_init_fence();
   }
@@ -138,58 +140,91 @@ __device__ inline Tile block_tile(const GradientWgmmaArguments& p) {
   return tile;
 }
 
-/// Asks for one operand of a stage. By one thread.
+/// Copies that bring an operand of a stage. Each takes the thread that asks some time, so several may share
+/// them: `part` has every `of`-th.
 template <class Traits>
-__device__ inline void request_operand(const CUtensorMap* map, const Tile& tile, std::int64_t first_row,
-                                       int rows, int sample, std::uint32_t to, std::uint32_t barrier) {
-  constexpr GradientWgmmaShape shape = Traits::shape;
-  constexpr int box_bytes = kGradientBox * 2 * shape.stage_samples();
-  const auto i = static_cast<int>(tile.i), first = static_cast<int>(first_row);
-  for (int box = 0; box * kGradientBox < rows * shape.block_j; ++box)
-    if constexpr (shape.source == GradientSource::columns)
-      ptx::copy_box(to + box * box_bytes, map, sample, static_cast<int>(tile.j0), first + box * kGradientBox,
-                    i, barrier);
-    else
-      ptx::copy_box(to + box * box_bytes, map, first * shape.block_j + box * kGradientBox, i, sample, 0,
-                    barrier);
-}
+struct OperandCopies {
+  static constexpr GradientWgmmaShape shape = Traits::shape;
+  static constexpr bool in_one = shape.octets() > 1;
+  int rows, part, of;
 
-/// Asks for all of a stage.
+  /// Of all that this part asks for.
+  [[nodiscard]] __device__ int bytes() const {
+    constexpr GradientWgmmaShape mine = shape;
+    if constexpr (in_one) return part == 0 ? mine.raw_bytes(rows) : 0;
+    return (rows * mine.block_j / kGradientBox - part + of - 1) / of * box_bytes;
+  }
+
+  __device__ void request(const CUtensorMap* map, const Tile& tile, std::int64_t first_row, int sample,
+                          std::uint32_t to, std::uint32_t barrier) const {
+    constexpr GradientWgmmaShape mine = shape;
+    const auto i = static_cast<int>(tile.i), j = static_cast<int>(tile.j0);
+    const auto first = static_cast<int>(first_row);
+    if constexpr (in_one) {
+      if (part == 0) ptx::copy_box(to, map, j, first, i, sample, barrier);
+    } else {
+      for (int box = part; box * kGradientBox < rows * mine.block_j; box += of)
+        if constexpr (mine.source == GradientSource::columns)
+          ptx::copy_box(to + box * box_bytes, map, sample, j, first + box * kGradientBox, i, barrier);
+        else
+          ptx::copy_box(to + box * box_bytes, map, first * mine.block_j + box * kGradientBox, i, sample, 0,
+                        barrier);
+    }
+  }
+
+ private:
+  static constexpr int box_bytes = kGradientBox * 2 * shape.stage_samples();
+};
+
+/// Asks for all of a stage, or for a part of it. By one thread.
 template <class Traits>
 __device__ inline void request_stage(const GradientWgmmaArguments& p, const Tile& tile, int step,
-                                     std::uint32_t g, std::uint32_t x, std::uint32_t barrier, int bytes) {
+                                     std::uint32_t g, std::uint32_t x, std::uint32_t barrier, int part = 0,
+                                     int of = 1) {
   const int sample = static_cast<int>(tile.n0) + step * Traits::shape.stage_samples();
-  ptx::barrier_arrive_expecting(barrier, bytes);
-  request_operand<Traits>(&p.g_map, tile, tile.k0, p.out.tile_k, sample, g, barrier);
-  request_operand<Traits>(&p.x_map, tile, tile.l0, Traits::shape.n, sample, x, barrier);
+  const OperandCopies<Traits> g_copies{p.out.tile_k, part, of}, x_copies{Traits::shape.n, part, of};
+  ptx::barrier_arrive_expecting(barrier, g_copies.bytes() + x_copies.bytes());
+  g_copies.request(&p.g_map, tile, tile.k0, sample, g, barrier);
+  x_copies.request(&p.x_map, tile, tile.l0, sample, x, barrier);
 }
 
 /// One operand of a stage, by its j: warp w takes samples 4w to 4w + 3, a matrix each.
 template <class Traits>
 __device__ inline void sort_operand(std::uint32_t from, std::uint32_t to, int rows) {
   constexpr GradientWgmmaShape shape = Traits::shape;
-  constexpr int box_bytes = kGradientBox * 2 * shape.stage_samples();
   const int thread = static_cast<int>(threadIdx.x) % kGradientSortingThreads;
-  const int sample = thread / 8, unit = thread % 8;  // of the copy, and of what it is transposed to:
-  const int j = unit % shape.block_j, l = unit / shape.block_j;
-  from += sample * 128 + ((unit ^ (sample % 8)) * 16);
-  to += j * shape.plane_bytes(rows) + l * shape.unit_bytes() + sample * 16;
+  const int sample = thread / 8, unit = thread % 8;  // of what is loaded, and of what it is transposed to
+  const int plane = shape.plane_bytes(rows);
+  to += sample * 16;
+  if constexpr (Traits::shape.octets() == 1) {
+    from += sample * 128 + ((unit ^ (sample % 8)) * 16);  // as the copy engine swizzles
+    to += unit % shape.block_j * plane + unit / shape.block_j * shape.unit_bytes();
+  } else {
+    from += (sample * rows + unit) * shape.block_j * 2;
+    to += unit * plane;
+  }
+  // Matrix number `at` of a sample: 8 units of neighbouring l, and of one octet of j.
+  constexpr int octets = shape.octets();
+  constexpr int next_octet = 16,
+                next_rows = octets == 1 ? kGradientBox * 2 * shape.stage_samples() : 8 * shape.block_j * 2;
+  const auto source = [&](int at) { return from + at / octets * next_rows + at % octets * next_octet; };
+  const auto target = [&](int at) {
+    return to + at / octets * (shape.run() * shape.unit_bytes()) + at % octets * (8 * plane);
+  };
   // Several loads before their stores: a warp waits for the first of them only.
-  const auto move = [&]<int count>(int box) {
+  const auto move = [&]<int count>(int first) {
     uint4 matrices[count];
 #pragma unroll
-    for (int at = 0; at < count; ++at)
-      matrices[at] = ptx::load_matrices_transposed(from + (box + at) * box_bytes);
+    for (int at = 0; at < count; ++at) matrices[at] = ptx::load_matrices_transposed(source(first + at));
 #pragma unroll
     for (int at = 0; at < count; ++at)
-      ptx::store_matrices(to + (box + at) * (shape.run() * shape.unit_bytes()), matrices[at].x,
-                          matrices[at].y, matrices[at].z, matrices[at].w);
+      ptx::store_matrices(target(first + at), matrices[at].x, matrices[at].y, matrices[at].z, matrices[at].w);
   };
-  const int boxes = rows * shape.block_j / kGradientBox;  // an even number
-  int box = 0;
+  const int count = rows * shape.block_j / kGradientBox;  // an even number
+  int at = 0;
 #pragma unroll 1
-  for (; box + 4 <= boxes; box += 4) move.template operator()<4>(box);
-  if (box < boxes) move.template operator()<2>(box);
+  for (; at + 4 <= count; at += 4) move.template operator()<4>(at);
+  if (at < count) move.template operator()<2>(at);
 }
 
 }  // namespace gradient

@@ -9,8 +9,9 @@
 
 namespace kronsparse::cuda {
 
-/// A tensor of four dimensions of 16-bit elements, the first contiguous. Boxes lie in shared memory
-/// in rows of 128 bytes, swizzled; what of them lies outside the tensor is read as zeros, and not written.
+/// A tensor of four dimensions of 16-bit elements, the first contiguous. Boxes lie in shared memory in rows
+/// of their first dimension: of 128 bytes, swizzled, or shorter and as they are. What of them lies outside
+/// the tensor is read as zeros, and not written.
 struct TensorView {
   static constexpr std::int64_t element_bytes = 2;
 
@@ -38,6 +39,8 @@ struct TensorView {
     }
     return true;
   }
+
+  [[nodiscard]] bool is_swizzled() const noexcept { return box[0] * element_bytes == 128; }
 
   /// Whether it takes the address, too.
   [[nodiscard]] bool fits() const noexcept {

@@ -310,7 +310,9 @@ namespace {
 /// Calls action(distance in the box, address in the tensor or null) for every 16 bytes of a box.
 template <class Action>
 void for_units(const Tensor& tensor, const std::array<int, 4>& at, const Action& action) {
-  require(tensor.box[0] == 64, "a box with rows of other than 128 bytes");
+  const int row_bytes = 2 * tensor.box[0];
+  require(row_bytes <= 128 && row_bytes % 16 == 0, "a box with rows of no or too many units of 16 bytes");
+  const bool swizzled = row_bytes == 128;
   int row = 0;
   std::array<int, 4> in{};
   for (in[3] = 0; in[3] < tensor.box[3]; ++in[3])
@@ -324,7 +326,7 @@ void for_units(const Tensor& tensor, const std::array<int, 4>& at, const Action&
             inside = inside && place >= 0 && place < tensor.sizes[dimension];
             if (dimension > 0) address += place * tensor.stride_bytes[dimension];
           }
-          action(static_cast<std::uint32_t>(row * 128 + ((in[0] * 2) ^ (row % 8 << 4))),
+          action(static_cast<std::uint32_t>(row * row_bytes + ((in[0] * 2) ^ (swizzled ? row % 8 << 4 : 0))),
                  inside ? address : nullptr);
         }
 }
@@ -333,7 +335,7 @@ void for_units(const Tensor& tensor, const std::array<int, 4>& at, const Action&
 
 void Block::copy_box(std::uint32_t to, const Tensor& tensor, const std::array<int, 4>& at,
                      std::uint32_t barrier) {
-  require(to % 1024 == 0, "a swizzled box at an address that 1024 does not divide");
+  require(to % (tensor.box[0] == 64 ? 1024 : 128) == 0, "a box at an address that is not aligned");
   Event event{{}, barrier, 0};
   for_units(tensor, at, [&](std::uint32_t distance, const std::byte* from) {
     if (from != nullptr) check_range(memory_.readable, from, 16, 16);

@@ -30,7 +30,7 @@ TEST(GradientWgmma, EveryShape) {
         problem.dtype = dtype;
         problem.layout = first ? Layout::batch_first : Layout::batch_last;
         problem.pattern = {2, at % 3 == 0 ? 72 : 24, kernel.n > 128 ? 40 : kernel.n + 8,
-                           first ? kernel.block_j : 1 + at % 3};
+                           first ? kernel.block_j * (kernel.block_j == 16 ? 1 + at % 2 : 1) : 1 + at % 3};
         problem.batch = multiprocessors == 1 ? 200 : 1048;
         if (kernel.block_j * kernel.n > 400) problem.pattern.a = 1;
         one.multiprocessors = multiprocessors;
@@ -45,7 +45,8 @@ TEST(GradientWgmma, EveryShape) {
 }
 
 TEST(GradientWgmma, AnyProblem) {
-  const std::int64_t blocks[] = {1, 2, 3}, rows[] = {8, 16, 24, 48, 64, 72, 136}, products[] = {1, 2, 4, 8};
+  const std::int64_t blocks[] = {1, 2, 3}, rows[] = {8, 16, 24, 48, 64, 72, 136},
+                     products[] = {1, 2, 4, 8, 16, 32};
   const std::int64_t odd_rows[] = {1, 5, 16, 33, 70}, last_products[] = {1, 2, 5};
   const std::int64_t first_batches[] = {1, 7, 16, 33, 136, 530, 1000}, last_batches[] = {8, 64, 136, 528};
   for (const DType dtype : {DType::f16, DType::bf16})
@@ -79,6 +80,19 @@ TEST(GradientWgmma, AnyProblem) {
         one.timing = pick.next(2) == 0 ? Timing::late : Timing::early;
         cases.run(one);
       }
+    }
+}
+
+TEST(GradientWgmma, LongBatchesInClusters) {
+  for (const char* text :
+       {"gradient f16 batch_first B=4099 1x16x16x16", "gradient bf16 batch_first B=2100 1x8x8x2",
+        "gradient f16 batch_last B=3000 1x16x24x1"})
+    for (const Timing timing : {Timing::late, Timing::early}) {
+      ProductCase one;
+      one.problem = Problem::parse(text);
+      one.multiprocessors = 132;
+      one.timing = timing;
+      cases.run(one);
     }
 }
 

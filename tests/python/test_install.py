@@ -21,22 +21,9 @@ def install(build, target, **definitions):
     """Without build isolation, which would need a network; nothing but the package itself."""
     settings = {f"cmake.define.KRONSPARSE_{name}": value for name, value in definitions.items()}
     settings |= {"build-dir": str(build), "cmake.define.KRONSPARSE_CUDA": "OFF"}
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--no-build-isolation",
-        "--no-deps",
-        "--no-index",
-    ]
-    command += [
-        "--target",
-        str(target),
-        *(f"-C{name}={value}" for name, value in settings.items()),
-        str(SOURCE),
-    ]
+    options = ["-q", "--no-build-isolation", "--no-deps", "--no-index", "--target", str(target)]
+    options += [f"-C{name}={value}" for name, value in settings.items()]
+    command = [sys.executable, "-m", "pip", "install", *options, str(SOURCE)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
 
