@@ -94,8 +94,8 @@ def by_bsr(x: Tensor, values: Tensor, layout: str) -> Tensor:
 
 
 def _bsr_edge(b: int, c: int, on_gpu: bool) -> int:
-    """Of the square blocks that a dense block is cut into. MKL and cuSPARSE take no oblong ones; where edges
-    are powers of two, torch's GPU product compiles a kernel for whole blocks, which ends for small ones only.
+    """Of the square blocks that a dense block is cut into. MKL and cuSPARSE take no oblong ones. Where edges
+    are powers of two, torch compiles a kernel for whole blocks on a GPU; of 256 that did not end in minutes.
 
     >>> _bsr_edge(96, 384, on_gpu=True), _bsr_edge(1024, 256, on_gpu=True), _bsr_edge(1024, 256, on_gpu=False)
     (96, 64, 256)
