@@ -14,9 +14,6 @@
 namespace kronsparse::cuda {
 namespace {
 
-/// Blocks of a cluster that every Hopper GPU can run without being asked.
-constexpr int kPortableCluster = 8;
-
 class GradientMmaExecutor final : public Executor {
  public:
   GradientMmaExecutor(const Problem& problem, Device device)
@@ -28,9 +25,7 @@ class GradientMmaExecutor final : public Executor {
                                                   : gradient_f16_kernel(config_.shape_index))) {
     const DeviceGuard guard(device_);
     allow_shared_memory(kernel_, gpu(device));
-    if (config_.splits > kPortableCluster)
-      check(cudaFuncSetAttribute(kernel_, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
-            "asking for large clusters");
+    allow_cluster(kernel_, config_.splits);
     overlapping_ = can_overlap(kernel_);
   }
 

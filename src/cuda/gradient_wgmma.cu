@@ -13,9 +13,6 @@
 namespace kronsparse::cuda {
 namespace {
 
-/// Blocks of a cluster that every Hopper GPU can run without being asked.
-constexpr int kPortableCluster = 8;
-
 class GradientWgmmaExecutor final : public Executor {
  public:
   GradientWgmmaExecutor(const Problem& problem, Device device, const GradientWgmmaConfig& config)
@@ -28,9 +25,7 @@ class GradientWgmmaExecutor final : public Executor {
         unaligned_(gradient_mma_implementation().make(problem, device)) {
     const DeviceGuard guard(device_);
     allow_shared_memory(kernel_, gpu(device));
-    if (config_.splits > kPortableCluster)
-      check(cudaFuncSetAttribute(kernel_, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
-            "asking for large clusters");
+    allow_cluster(kernel_, config_.splits);
   }
 
   void set_values(const void* /*values*/, Stream /*stream*/) override {}

@@ -55,6 +55,14 @@ inline void allow_shared_memory(const void* kernel, const GpuFacts& gpu) {
         "raising a kernel's limit of shared memory");
 }
 
+/// Lets launches of the kernel have clusters of so many blocks.
+inline void allow_cluster(const void* kernel, int blocks) {
+  constexpr int portable = 8;  // more have to be asked for
+  if (blocks > portable)
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+          "asking for large clusters");
+}
+
 template <class Arguments>
 void launch(std::string_view name, const void* kernel, const LaunchShape& shape, Stream stream,
             Arguments arguments) {

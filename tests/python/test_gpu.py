@@ -111,15 +111,21 @@ def warm_up(function, *inputs):
     torch.cuda.current_stream().wait_stream(side)
 
 
+def captured(layer, x):
+    """A graph of the layer's call, and where its replays leave y."""
+    warm_up(layer, x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = layer(x)
+    return graph, y
+
+
 @pytest.mark.parametrize("frozen", [False, True])
 def test_cuda_graph(frozen):
     layer = KSLinear(1024, 1024, MONARCH, backend="kernel", dtype=torch.float16).requires_grad_(not frozen)
     x = torch.randn(256, 1024, dtype=torch.float16)
     with torch.no_grad():
-        warm_up(layer, x)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            y = layer(x)
+        graph, y = captured(layer, x)
         for _ in range(3):
             x.normal_()
             graph.replay()
@@ -135,10 +141,7 @@ def test_cuda_graph_of_a_layer_of_which_one_factor_is_trained():
     layer.factor0.requires_grad_(False)
     x = torch.randn(256, 1024, dtype=torch.float16)
     with torch.no_grad():
-        warm_up(layer, x)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            y = layer(x)
+        graph, y = captured(layer, x)
         layer.factor1.mul_(-2)
         graph.replay()
         torch.testing.assert_close(y, layer(x))
