@@ -5,6 +5,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection
 
+LAYOUTS = ("batch_first", "batch_last")
+
 
 def as_size(given: object) -> int:
     """The integer, NumPy's included, or 0 for what is none."""

@@ -10,11 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from kronsparse import _native
 from kronsparse.chains import Chain, Pattern, chain_text, checked
-from kronsparse.checks import check_option
+from kronsparse.checks import LAYOUTS, check_option
 
 Array = NDArray[Any]
 
-LAYOUTS = ("batch_first", "batch_last")
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu")
 OPERATIONS = ("multiply", "transposed", "adjoint")
 DTYPES = ("float16", "float32", "float64", "complex64", "complex128")

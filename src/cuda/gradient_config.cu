@@ -217,15 +217,22 @@ GradientArguments gradient_arguments(const Problem& problem, const GradientConfi
   const std::int64_t y_run = config.block_j == p.d ? p.c * p.d : p.d;
   return {.g = operand(operands.g, p.b, p.y_sample, p.y_feature, config.tile_m(), config.g_pitch),
           .x = operand(operands.x, p.c, p.x_sample, p.x_feature, config.tile_n(), config.x_pitch),
-          .y = static_cast<std::byte*>(operands.y),
-          .batch = p.batch,
-          .d = p.d,
-          .splits = static_cast<std::uint32_t>(config.splits),
-          .l_tiles = static_cast<std::uint32_t>(config.l_tiles),
-          .k_tiles = static_cast<std::uint32_t>(config.k_tiles),
-          .j_groups = static_cast<std::uint32_t>(config.j_groups),
-          .split_samples = static_cast<int>(config.split_samples),
-          .block_j = config.block_j,
+          .out = {.y = static_cast<std::byte*>(operands.y),
+                  .b = p.b,
+                  .c = p.c,
+                  .d = p.d,
+                  .tile_k = config.tile_m(),
+                  .tile_l = config.tile_n(),
+                  .block_j = config.block_j,
+                  .splits = static_cast<std::uint32_t>(config.splits),
+                  .pitch = config.out_pitch,
+                  .vectors = (config.block_j != 1 || p.d == 1) && y_run % 4 == 0 &&
+                             reinterpret_cast<std::uintptr_t>(operands.y) % 8 == 0},
+          .tiles = {.l_tiles = static_cast<std::uint32_t>(config.l_tiles),
+                    .k_tiles = static_cast<std::uint32_t>(config.k_tiles),
+                    .j_groups = static_cast<std::uint32_t>(config.j_groups),
+                    .split_samples = static_cast<int>(config.split_samples),
+                    .batch = p.batch},
           .warps_m = config.warps_m,
           .warps_n = config.warps_n,
           .stage_samples = config.stage_samples,
@@ -234,9 +241,6 @@ GradientArguments gradient_arguments(const Problem& problem, const GradientConfi
           .stage_bytes = config.stage_bytes,
           // Rows of 32 bytes: without it, rows of the one sample would meet units of the next in a bank.
           .swizzle = config.shape.form == GradientForm::runs && config.block_j == 16 ? 1 : 0,
-          .out_pitch = config.out_pitch,
-          .y_vectors = (config.block_j != 1 || p.d == 1) && y_run % 4 == 0 &&
-                       reinterpret_cast<std::uintptr_t>(operands.y) % 8 == 0,
           .overlaps = false};
 }
 

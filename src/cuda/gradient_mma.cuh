@@ -103,7 +103,7 @@ template <class Traits>
 __device__ inline void multiply_runs(const GradientArguments& p, std::uint32_t g, std::uint32_t x,
                                      Sums<Traits>& sums) {
   constexpr int vector = Traits::products;
-  const int eight_rows = 16 * (Traits::shape.row_j != 0 ? Traits::shape.row_j : p.block_j);
+  const int eight_rows = 16 * (Traits::shape.row_j != 0 ? Traits::shape.row_j : p.out.block_j);
   Piece<vector> a[2 * Traits::m_tiles];
 #pragma unroll
   for (int at = 0; at < 2 * Traits::m_tiles; ++at)
@@ -160,7 +160,7 @@ __device__ inline void multiply_stage(const GradientArguments& p, const WarpPlac
   const std::uint32_t g = stage, x = stage + p.x_offset;
   const int steps = p.stage_samples / kGradientStep;
   if constexpr (Traits::runs) {
-    const int row_bytes = 2 * (Traits::shape.row_j != 0 ? Traits::shape.row_j : p.block_j);
+    const int row_bytes = 2 * (Traits::shape.row_j != 0 ? Traits::shape.row_j : p.out.block_j);
     // Samples t + 4i: odd ones, whose pairs of units are exchanged, are those of odd lanes.
     const int exchanged = (at.t & p.swizzle) * 16;
     std::uint32_t g_at = g + at.t * p.g.pitch + (((at.m + at.g) * row_bytes + at.j * 2) ^ exchanged);
@@ -188,7 +188,7 @@ __device__ inline void wait_for_stage(int stages) {
 template <class Traits>
 __device__ inline void sum_samples(const GradientArguments& p, const WarpPlace& at, std::uint32_t shared,
                                    Sums<Traits>& sums) {
-  const Tile tile = block_tile(p);
+  const Tile tile = block_tile(p.tiles, p.out);
   Copier<Traits::shape.form> g(p, p.g, tile, tile.k0);
   Copier<Traits::shape.form> x(p, p.x, tile, tile.l0);
   int left = tile.samples;  // to copy
@@ -231,7 +231,7 @@ __device__ inline void put_sums(const GradientArguments& p, const WarpPlace& at,
       for (int e = 0; e < 4; e += runs ? 1 : 2) {
         const int k = at.m + m * 16 + at.g + e / 2 * 8;
         const int l = at.n + n * 8 + 2 * at.t + e % 2;
-        const std::uint32_t to = shared + k * p.out_pitch + (l * p.block_j + at.j) * 4;
+        const std::uint32_t to = shared + k * p.out.pitch + (l * p.out.block_j + at.j) * 4;
         if constexpr (!runs) {
           ptx::store_shared_8(to, bits(sums[0][m][n][e]), bits(sums[0][m][n][e + 1]));
         } else if constexpr (Traits::products == 1) {
@@ -262,12 +262,12 @@ __global__ void __launch_bounds__(Traits::shape.threads, 1)
   gradient::Sums<Traits> sums = {};
   gradient::sum_samples<Traits>(p, at, shared, sums);
   gradient::put_sums<Traits>(p, at, shared, sums);
-  if (p.splits == 1)
+  if (p.out.splits == 1)
     __syncthreads();
   else
     ptx::cluster_barrier();
-  gradient::store_sums<Traits>(p.output(), gradient::block_tile(p), shared);
-  if (p.splits != 1) ptx::cluster_barrier();  // nobody reads here any more
+  gradient::store_sums<Traits>(p.out, gradient::block_tile(p.tiles, p.out), shared);
+  if (p.out.splits != 1) ptx::cluster_barrier();  // nobody reads here any more
 }
 
 }  // namespace kronsparse::cuda

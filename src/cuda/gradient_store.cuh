@@ -20,6 +20,13 @@ struct GradientOutput {
   bool vectors;          ///< 8-byte stores are aligned
 };
 
+/// Tiles in the order in which blocks take them: after the splits l is fastest, then k, groups of j and i.
+struct GradientTiles {
+  std::uint32_t l_tiles, k_tiles, j_groups;
+  int split_samples;  ///< that a block of the cluster sums
+  std::int64_t batch;
+};
+
 namespace gradient {
 
 /// What a block computes.
@@ -29,6 +36,25 @@ struct Tile {
   int samples;      ///< from there on
   int split;        ///< rank in the cluster
 };
+
+__device__ inline Tile block_tile(const GradientTiles& tiles, const GradientOutput& out) {
+  std::uint32_t block = ptx::block_number();
+  const auto take = [&block](std::uint32_t count) {
+    const std::uint32_t digit = block % count;
+    block /= count;
+    return digit;
+  };
+  Tile tile{};
+  tile.split = static_cast<int>(take(out.splits));
+  tile.l0 = std::int64_t{take(tiles.l_tiles)} * out.tile_l;
+  tile.k0 = std::int64_t{take(tiles.k_tiles)} * out.tile_k;
+  tile.j0 = std::int64_t{take(tiles.j_groups)} * out.block_j;
+  tile.i = block;
+  tile.n0 = std::int64_t{tile.split} * tiles.split_samples;
+  tile.samples =
+      static_cast<int>(max(std::int64_t{0}, min(tiles.batch - tile.n0, std::int64_t{tiles.split_samples})));
+  return tile;
+}
 
 /// Four neighbouring sums, added up over the blocks that share the batch.
 __device__ inline uint4 added_up(const GradientOutput& p, std::uint32_t from) {

@@ -45,46 +45,16 @@ struct GradientOperand {
 /// Everything a launch is told.
 struct GradientArguments {
   GradientOperand g, x;
-  std::byte* y;
-  std::int64_t batch, d;
-  /// Tiles in the order in which they run, the first fastest; then i.
-  std::uint32_t splits, l_tiles, k_tiles, j_groups;
-  int split_samples;  ///< that a block of the cluster sums
-  int block_j;        ///< neighbouring j of a block: all of d, 16, or (columns) 1
+  GradientOutput out;
+  GradientTiles tiles;
   int warps_m, warps_n;
   int stage_samples, stages;
   int x_offset, stage_bytes;
-  int swizzle;     ///< 1: odd samples have the units of a pair exchanged
-  int out_pitch;   ///< bytes between rows k of sums
-  bool y_vectors;  ///< 8-byte stores are aligned
-  bool overlaps;   ///< with the kernel before (see launch.hpp)
-
-  [[nodiscard]] __device__ GradientOutput output() const {
-    return {y, g.rows, x.rows, d, g.tile_rows, x.tile_rows, block_j, splits, out_pitch, y_vectors};
-  }
+  int swizzle;    ///< 1: odd samples have the units of a pair exchanged
+  bool overlaps;  ///< with the kernel before (see launch.hpp)
 };
 
 namespace gradient {
-
-__device__ inline Tile block_tile(const GradientArguments& p) {
-  std::uint32_t block = ptx::block_number();
-  const std::uint32_t split = block % p.splits;
-  block /= p.splits;
-  const std::uint32_t l_tile = block % p.l_tiles;
-  block /= p.l_tiles;
-  const std::uint32_t k_tile = block % p.k_tiles;
-  block /= p.k_tiles;
-  Tile tile{};
-  tile.i = block / p.j_groups;
-  tile.j0 = std::int64_t{block % p.j_groups} * p.block_j;
-  tile.k0 = std::int64_t{k_tile} * p.g.tile_rows;
-  tile.l0 = std::int64_t{l_tile} * p.x.tile_rows;
-  tile.split = static_cast<int>(split);
-  tile.n0 = std::int64_t{split} * p.split_samples;
-  tile.samples =
-      static_cast<int>(max(std::int64_t{0}, min(p.batch - tile.n0, std::int64_t{p.split_samples})));
-  return tile;
-}
 
 /// The first `elements` of 8 by copies of 2 to 16 bytes, then zeros.
 __device__ inline void copy_unit(int width, std::uint32_t to, const std::byte* from, int elements) {
@@ -123,15 +93,15 @@ class Copier {
     } else {
       runs_ = p.stage_samples;
       to_next_run_ = operand.to_next_sample;
-      if (p.block_j == p.d) {  // all rows and j of a sample are contiguous
-        const int elements = rows * p.block_j;
+      if (p.out.block_j == p.out.d) {  // all rows and j of a sample are contiguous
+        const int elements = rows * p.out.block_j;
         units_ = (elements + unit_elements - 1) / unit_elements;
         last_elements_ = elements - (units_ - 1) * unit_elements;
         from_ += unit_ * unit_bytes;
         to_next_units_ = std::int64_t{lanes} * unit_bytes;
       } else {  // two units of each row, of which the second may not exist
         const int second =
-            static_cast<int>(min(p.d - tile.j0, std::int64_t{2 * unit_elements})) - unit_elements;
+            static_cast<int>(min(p.out.d - tile.j0, std::int64_t{2 * unit_elements})) - unit_elements;
         elements_ = unit_ % 2 == 0 ? min(unit_elements, unit_elements + second) : max(0, second);
         units_ = 2 * rows;
         from_ += unit_ / 2 * operand.to_next_row + unit_ % 2 * unit_bytes;

@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(2 * 128 + kGradientSortingThreads, Traits::sha
   extern __shared__ __align__(1024) std::byte shared_memory[];
   const std::uint32_t base = ptx::shared_address(shared_memory);
   const gradient::SharedStages<Traits> shared(p, base);
-  const gradient::Tile tile = gradient::block_tile(p);
+  const gradient::Tile tile = gradient::block_tile(p.tiles, p.out);
   // A split without samples takes a step, too: what lies outside is read as zeros.
   const int steps =
       max(1, (tile.samples + Traits::shape.stage_samples() - 1) / Traits::shape.stage_samples());

@@ -73,11 +73,8 @@ constexpr int kGradientSortingThreads = 128;
 struct GradientWgmmaArguments {
   CUtensorMap g_map, x_map;
   GradientOutput out;
-  std::int64_t batch;
-  /// Tiles in the order in which they run, after the splits; then i.
-  std::uint32_t l_tiles, k_tiles, j_groups;
-  int split_samples;  ///< that a block of the cluster sums
-  int warpgroups;     ///< that multiply
+  GradientTiles tiles;
+  int warpgroups;  ///< that multiply
   int stages, raw_stages;
   bool overlaps;  ///< with the kernel before (see launch.hpp)
 };
@@ -120,25 +117,6 @@ class SharedStages {
   int raw_bytes_, bytes_, x_raw_, x_offset_;
   std::uint32_t raw_, stages_, barriers_;
 };
-
-__device__ inline Tile block_tile(const GradientWgmmaArguments& p) {
-  std::uint32_t block = ptx::block_number();
-  const auto take = [&block](std::uint32_t count) {
-    const std::uint32_t digit = block % count;
-    block /= count;
-    return digit;
-  };
-  Tile tile{};
-  tile.split = static_cast<int>(take(p.out.splits));
-  tile.l0 = std::int64_t{take(p.l_tiles)} * p.out.tile_l;
-  tile.k0 = std::int64_t{take(p.k_tiles)} * p.out.tile_k;
-  tile.j0 = std::int64_t{take(p.j_groups)} * p.out.block_j;
-  tile.i = block;
-  tile.n0 = std::int64_t{static_cast<std::uint32_t>(tile.split)} * p.split_samples;
-  tile.samples =
-      static_cast<int>(max(std::int64_t{0}, min(p.batch - tile.n0, std::int64_t{p.split_samples})));
-  return tile;
-}
 
 /// Copies that bring an operand of a stage. Each takes the thread that asks some time, so several may share
 /// them: `part` has every `of`-th.

@@ -79,7 +79,7 @@ GradientCut run_gradient(const ProductCase& one) {
                                             : cuda::gradient_f16_kernel(config.shape_index);
     cut.g_width = arguments.g.width;
     cut.x_width = arguments.x.width;
-    cut.y_vectors = arguments.y_vectors;
+    cut.y_vectors = arguments.out.vectors;
     return Launch{static_cast<int>(config.blocks(problem.pattern.a)), config.threads(), config.shared_bytes,
                   [arguments, kernel] { kernel(arguments); }, config.splits};
   });

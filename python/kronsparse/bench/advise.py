@@ -21,11 +21,12 @@ from kronsparse.bench.dataset import latest
 from kronsparse.bench.document import Table, markdown_table
 from kronsparse.bench.machine import default_device
 from kronsparse.bench.options import count
-from kronsparse.bench.problems import DTYPES, LAYOUTS, MODES, Problem
+from kronsparse.bench.problems import DTYPES, MODES, Problem
 from kronsparse.bench.proposals import Proposal, proposals
 from kronsparse.bench.results import OURS, Row, read_files
 from kronsparse.bench.statistics import median
 from kronsparse.chains import Chain, dense
+from kronsparse.checks import LAYOUTS
 
 # Of the budget of parameters: who uses less is faster, and can do less.
 USED_AT_LEAST = 0.5

@@ -10,12 +10,12 @@ from kronsparse.bench.dataset import Measured, collect, kinds, latest, of_kind
 from kronsparse.bench.document import Table, markdown_table
 from kronsparse.bench.energy_section import savings
 from kronsparse.bench.layer_table import sentences, steps_table
-from kronsparse.bench.problems import LAYOUTS
 from kronsparse.bench.results import OURS, Row, last_run
 from kronsparse.bench.statistics import Wins, median, wins
 from kronsparse.bench.targets import ANYONE, EAGER, GPU_TARGETS, Target
 from kronsparse.bench.verdict import ceilings_text
 from kronsparse.chains import Pattern
+from kronsparse.checks import LAYOUTS
 
 Groups = Sequence[Sequence[Row]]  # the rows of each argument's files
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from kronsparse.bench.dataset import Measured, of_kind
 from kronsparse.bench.document import Section, Table
 from kronsparse.bench.plots import Box, drawn
-from kronsparse.bench.problems import LAYOUTS
 from kronsparse.bench.results import OURS, Row
 from kronsparse.bench.statistics import median, rank_correlation, wins
 from kronsparse.bench.targets import ANYONE, EAGER
 from kronsparse.bench.verdict import RIVALS, ceilings_text, losses, machine_text
+from kronsparse.checks import LAYOUTS
 
 _VIRTUAL = (EAGER, ANYONE)
 

@@ -9,10 +9,10 @@ from kronsparse.bench import paper
 from kronsparse.bench.dataset import GENERIC, SPECIALISED, Measured, both_layouts, of_kind
 from kronsparse.bench.document import Section, Table
 from kronsparse.bench.plots import binned, drawn
-from kronsparse.bench.problems import LAYOUTS
 from kronsparse.bench.results import OURS
 from kronsparse.bench.statistics import Wins, log_correlation, log_regression, median, wins
 from kronsparse.bench.suites import without_permutation
+from kronsparse.checks import LAYOUTS
 
 # (one side, the other): the paper's three comparisons.
 COMPARISONS = (

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kronsparse.chains import Pattern
+from kronsparse.checks import LAYOUTS
 
 DTYPES = ("f32", "f16", "bf16")
-LAYOUTS = ("batch_first", "batch_last")
 MODES = ("fp32", "ieee", "tf32")  # of f32
 ITEM_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 _FIELDS = {

@@ -19,8 +19,9 @@ from pathlib import Path
 
 from kronsparse.bench import machine
 from kronsparse.bench.options import count, duration, words
-from kronsparse.bench.problems import DTYPES, LAYOUTS, MODES
+from kronsparse.bench.problems import DTYPES, MODES
 from kronsparse.bench.suites import SUITES, find_suite
+from kronsparse.checks import LAYOUTS
 
 KINDS = ("time", "small", "energy")
 COMPETITORS = (

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from kronsparse.bench.dataset import Measured, collect, kinds, latest, of_kind
 from kronsparse.bench.document import Document, Section, Table, to_markdown
 from kronsparse.bench.layer_table import training
-from kronsparse.bench.problems import LAYOUTS
 from kronsparse.bench.results import OURS, Row, device_of, is_cpu, last_run
 from kronsparse.bench.statistics import median, wins
 from kronsparse.bench.targets import (
@@ -21,6 +20,7 @@ from kronsparse.bench.targets import (
     GPU_TARGETS,
     Target,
 )
+from kronsparse.checks import LAYOUTS
 
 RIVALS = (
     *("bmm", "einsum", "dense", EAGER, "blocks", "strided", "transposing", "bsr", "sparse"),

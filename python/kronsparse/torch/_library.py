@@ -19,10 +19,11 @@ import torch
 from torch import Tensor, library
 from torch.utils.flop_counter import register_flop_formula
 
+from kronsparse.checks import LAYOUTS
+
 LIBRARY = Path(__file__).absolute().parent.parent / "libkronsparse_torch.so"
 OLDEST_TORCH = (2, 10)
 
-LAYOUTS = ("batch_first", "batch_last")
 _SETTINGS = (  # each in the order of the library's enumeration
     ("none", "relu", "gelu", "gelu_tanh", "silu"),
     LAYOUTS,

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 from kronsparse.chains import Pattern, chain_text, checked
-from kronsparse.checks import check_option
-from kronsparse.torch._library import LAYOUTS
+from kronsparse.checks import LAYOUTS, check_option
 from kronsparse.torch.linear import KSLinear
 
 FORMAT = "kronsparse"

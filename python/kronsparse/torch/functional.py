@@ -9,9 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from kronsparse.chains import Pattern, checked
-from kronsparse.checks import check_option
+from kronsparse.checks import LAYOUTS, check_option
 from kronsparse.torch import _library, _operators
-from kronsparse.torch._library import LAYOUTS
 from kronsparse.torch.backends import BACKENDS, float32_mode, multiply_dense, to_dense
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

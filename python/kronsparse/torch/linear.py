@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from kronsparse.chains import Chain, ChainLike, Pattern, as_chain, chain_text, checked
-from kronsparse.checks import check_option, check_size
+from kronsparse.checks import LAYOUTS, check_option, check_size
 from kronsparse.torch import backends
-from kronsparse.torch._library import LAYOUTS
 from kronsparse.torch.functional import ACTIVATIONS, apply, check_bias
 from kronsparse.torch.plans import drop_plans, mark_stale
 
