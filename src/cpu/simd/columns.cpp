@@ -1,8 +1,9 @@
 // Samples as lanes. For one (i, j), row l of X is contiguous along the batch, so
 // the panel operand is X itself and the weights are the broadcast one. The rows
 // l·d + j of X, far apart in memory, are copied a cache-sized run of samples at
-// a time into slices [l][one panel's samples]: that costs one pass over what is
-// in cache anyway and spares the kernel a TLB entry per row.
+// a time into slices [l][one panel's samples], which spares the kernel a TLB entry
+// per row. A task copies the next one's rows between its tiles: rows a large power
+// of two apart would push each other out of L2 if they waited there.
 
 #include <algorithm>
 #include <cstring>
@@ -47,17 +48,22 @@ class ColumnsExecutor final : public Executor {
     // Neighbouring tasks share (i, j), whose weights then stay in cache.
     const std::int64_t tasks = shape_.a * shape_.d * blocks * ranges;
     const auto run_range = [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
+      Real* sums = reinterpret_cast<Real*>(scratch);
+      Real* slices = sums + sums_size_;
+      Real* other_slices = slices + slices_size();
+      bool is_copied = false;
       for (std::int64_t task = first; task < last; ++task) {
         const Part part = part_at(task, blocks, ranges);
-        Prefetch prefetch;
+        Next next;
         if (task + 1 < last) {
-          const Part next = part_at(task + 1, blocks, ranges);
-          if (next.first_panel == 0) prefetch = prefetch_of(operands.x, next);
-          const std::int64_t tiles =
-              (part.last_panel - part.first_panel) * ((part.columns + slice_ - 1) / slice_);
-          prefetch.spread_over(tiles * advances_per_tile(depth_));
+          next = next_of(operands.x, part, part_at(task + 1, blocks, ranges));
+          next.slices = other_slices;
         }
-        run_part(operands, part, scratch, prefetch);
+        run_part(operands, part, slices, is_copied, sums, next);
+        is_copied = copies_ahead();
+        if (!copies_ahead() || next.rows == 0) continue;
+        copy_rows(operands.x, next, next.rows);
+        std::swap(slices, other_slices);
       }
     };
     parallel_ranges(tasks, threads_for(seconds_alone_), scratch_bytes(), run_range);
@@ -73,9 +79,23 @@ class ColumnsExecutor final : public Executor {
     std::int64_t columns;
   };
 
+  /// What the task after this one needs of X; nothing where it has the same columns.
+  struct Next {
+    Part part = {};
+    Real* slices = nullptr;
+    std::int64_t rows = 0;
+    std::int64_t copied = 0;
+    std::int64_t tiles = 0;  ///< of this task, over which the work is spread
+    std::int64_t tiles_done = 0;
+    Prefetch prefetch = {};
+  };
+
   void choose_blocks();
+  /// Whether a task finds all its slices copied. Sums cut in several parts copy as they go.
+  [[nodiscard]] bool copies_ahead() const { return depth_block_ == depth_; }
+  [[nodiscard]] std::int64_t slices_size() const { return depth_block_ * column_block_padded(); }
   [[nodiscard]] std::size_t scratch_bytes() const {
-    return static_cast<std::size_t>(depth_block_ * column_block_padded() + sums_size_) * sizeof(Real);
+    return static_cast<std::size_t>(slices_size() * (copies_ahead() ? 2 : 1) + sums_size_) * sizeof(Real);
   }
   [[nodiscard]] std::int64_t column_block_padded() const {
     return (column_block_ + kernels_.lanes - 1) / kernels_.lanes * kernels_.lanes;
@@ -99,25 +119,48 @@ class ColumnsExecutor final : public Executor {
     return {first, depth_block_ / shape_.unit, part.columns * bytes, shape_.d * stride};
   }
 
+  [[nodiscard]] Next next_of(const void* x, const Part& part, const Part& after) const {
+    Next next;
+    next.part = after;
+    if (after.product == part.product && after.first_column == part.first_column) return next;
+    next.rows = depth_block_ / shape_.unit;
+    next.tiles = (part.last_panel - part.first_panel) * ((part.columns + slice_ - 1) / slice_);
+    next.prefetch = prefetch_of(x, after);
+    next.prefetch.spread_over(next.tiles * advances_per_tile(depth_));
+    return next;
+  }
+  /// Copies rows of X until `rows` of the next task's are there.
+  void copy_rows(const void* x, Next& next, std::int64_t rows) const {
+    for (; next.copied < rows; ++next.copied) copy_row(x, next.part, next.copied, 0, depth_, next.slices);
+  }
+  /// Between two tiles: rows that were asked for a tile ago or earlier.
+  void copy_some_rows(const void* x, Next& next) const {
+    copy_rows(x, next, next.rows * next.tiles_done / next.tiles);
+    ++next.tiles_done;
+  }
+
   // All columns of one panel before the next: Y is then written in few, long runs,
   // which is worth more than keeping a slice in L1 (tried: 2 to 3 times slower).
-  void run_part(const Operands& operands, const Part& part, std::byte* scratch, Prefetch& prefetch) const {
-    Real* sums = reinterpret_cast<Real*>(scratch);
-    Real* slices = sums + sums_size_;
+  void run_part(const Operands& operands, const Part& part, Real* slices, bool is_copied, Real* sums,
+                Next& next) const {
     for (std::int64_t t = 0; t < depth_; t += depth_block_) {
       const std::int64_t t_end = std::min(t + depth_block_, depth_);
-      copy_slices(operands.x, part, t, t_end, slices);
+      if (!is_copied) {
+        for (std::int64_t l = t / shape_.unit; l < t_end / shape_.unit; ++l)
+          copy_row(operands.x, part, l, t, t_end, slices);
+      }
       Real* panel_sums = sums;
       for (std::int64_t panel = part.first_panel; panel < part.last_panel; ++panel) {
-        run_panel(operands, part, panel, t, t_end, slices, panel_sums, prefetch);
+        run_panel(operands, part, panel, t, t_end, slices, panel_sums, next);
         panel_sums += tile_rows_ * column_block_padded();
       }
     }
   }
 
-  void copy_slices(const void* x, const Part& part, std::int64_t t, std::int64_t t_end, Real* slices) const;
+  void copy_row(const void* x, const Part& part, std::int64_t l, std::int64_t t, std::int64_t t_end,
+                Real* slices) const;
   void run_panel(const Operands& operands, const Part& part, std::int64_t panel, std::int64_t t,
-                 std::int64_t t_end, const Real* slices, Real* sums, Prefetch& prefetch) const;
+                 std::int64_t t_end, const Real* slices, Real* sums, Next& next) const;
 
   Problem problem_;
   const KernelSet<Real>& kernels_;
@@ -165,50 +208,47 @@ void ColumnsExecutor<Real>::choose_blocks() {
   }
 }
 
+/// Copies row l of a part to its place in the slices of the terms [t, t_end).
 template <class Real>
-void ColumnsExecutor<Real>::copy_slices(const void* x, const Part& part, std::int64_t t, std::int64_t t_end,
-                                        Real* slices) const {
+void ColumnsExecutor<Real>::copy_row(const void* x, const Part& part, std::int64_t l, std::int64_t t,
+                                     std::int64_t t_end, Real* slices) const {
   const std::int64_t depth = t_end - t;
-  const std::int64_t i = part.product / shape_.d;
-  const std::int64_t j = part.product % shape_.d;
   const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_)) / shape_.unit;
-  for (std::int64_t l = t / shape_.unit; l < t_end / shape_.unit; ++l) {
-    const std::int64_t row = (i * shape_.depth + l) * shape_.d + j;
-    const auto* source =
-        static_cast<const std::byte*>(x) + (row * shape_.x_stride * shape_.unit + part.first_column) * bytes;
-    const std::int64_t local = l * shape_.unit - t;
-    std::int64_t first = 0;
-    if (shape_.unit == 1) {
-      const std::int64_t whole_slices = part.columns / slice_;
-      kernels_.widen_runs(source, shape_.storage, slice_, whole_slices, kernels_.column_panel,
-                          slices + local * slice_, depth * slice_, kernels_.lanes);
-      first = whole_slices * slice_;
-    }
-    for (; first < part.columns; first += slice_) {
-      const std::int64_t count = std::min<std::int64_t>(slice_, part.columns - first);
-      const std::int64_t width = (count + kernels_.lanes - 1) / kernels_.lanes * kernels_.lanes;
-      Real* out = slices + first * depth + local * width;
-      if (shape_.unit == 2) {
-        const auto* element = reinterpret_cast<const Real*>(source) + first;
-        for (std::int64_t n = 0; n < count; n += 2) {
-          out[n] = element[n];
-          out[n + 1] = element[n + 1];
-          out[width + n] = -element[n + 1];  // i·x
-          out[width + n + 1] = element[n];
-        }
-        std::fill(out + width + count, out + 2 * width, Real(0));
-      } else {
-        kernels_.widen(source + first * bytes, shape_.storage, out, count);
+  const std::int64_t row = (part.product / shape_.d * shape_.depth + l) * shape_.d + part.product % shape_.d;
+  const auto* source =
+      static_cast<const std::byte*>(x) + (row * shape_.x_stride * shape_.unit + part.first_column) * bytes;
+  const std::int64_t local = l * shape_.unit - t;
+  std::int64_t first = 0;
+  if (shape_.unit == 1) {
+    const std::int64_t whole_slices = part.columns / slice_;
+    kernels_.widen_runs(source, shape_.storage, slice_, whole_slices, kernels_.column_panel,
+                        slices + local * slice_, depth * slice_, kernels_.lanes);
+    first = whole_slices * slice_;
+  }
+  for (; first < part.columns; first += slice_) {
+    const std::int64_t count = std::min<std::int64_t>(slice_, part.columns - first);
+    const std::int64_t width = (count + kernels_.lanes - 1) / kernels_.lanes * kernels_.lanes;
+    Real* out = slices + first * depth + local * width;
+    if (shape_.unit == 2) {
+      const auto* element = reinterpret_cast<const Real*>(source) + first;
+      for (std::int64_t n = 0; n < count; n += 2) {
+        out[n] = element[n];
+        out[n + 1] = element[n + 1];
+        out[width + n] = -element[n + 1];  // i·x
+        out[width + n + 1] = element[n];
       }
-      std::fill(out + count, out + width, Real(0));
+      std::fill(out + width + count, out + 2 * width, Real(0));
+    } else {
+      kernels_.widen(source + first * bytes, shape_.storage, out, count);
     }
+    std::fill(out + count, out + width, Real(0));
   }
 }
 
 template <class Real>
 void ColumnsExecutor<Real>::run_panel(const Operands& operands, const Part& part, std::int64_t panel,
                                       std::int64_t t, std::int64_t t_end, const Real* slices, Real* sums,
-                                      Prefetch& prefetch) const {
+                                      Next& next) const {
   const std::int64_t i = part.product / shape_.d;
   const std::int64_t j = part.product % shape_.d;
   const std::int64_t k = panel * tile_rows_;
@@ -223,7 +263,7 @@ void ColumnsExecutor<Real>::run_panel(const Operands& operands, const Part& part
   args.a = packed_.get() + ((part.product * k_panels_ + panel) * depth_ + t) * tile_rows_;
   args.a_row_stride = 1;
   args.a_step = tile_rows_;
-  args.next_x = prefetch.rows > 0 ? &prefetch : nullptr;
+  args.next_x = next.prefetch.rows > 0 ? &next.prefetch : nullptr;
   args.rows = static_cast<int>(std::min<std::int64_t>(tile_rows_, shape_.outs - k));
 
   alignas(cache_line) Real bias[max_tile_size];
@@ -274,6 +314,7 @@ void ColumnsExecutor<Real>::run_panel(const Operands& operands, const Part& part
       finish.unit_stride = 1;
       kernels_.finish(finish);
     }
+    if (copies_ahead() && next.rows > 0) copy_some_rows(operands.x, next);
   }
 }
 
