@@ -93,7 +93,10 @@ WgmmaConfig wgmma_config(const Problem& problem, const GpuFacts& gpu) {
                      : half && (p.d == 3 || p.d == 5 || p.d == 7) ? XForm::lines
                                                                   : XForm::planes;
   const int word_products = half && form == XForm::planes ? 2 : 1;
-  constexpr std::int64_t max_words = 8;  // 32 bytes of j: whole sectors of memory
+  // 32 bytes of j are a whole sector of memory. With d = 24, 40, ... every other row of j begins in the
+  // middle of one and the last run of a row is half empty: runs of 16 bytes leave room for twice as many
+  // outputs.
+  const std::int64_t max_words = half && p.d > 8 && p.d % 16 == 8 ? 4 : 8;
   const std::int64_t d_words = form == XForm::columns ? 1 : divided_up(p.d, word_products);
   const std::int64_t words = std::min(d_words, max_words);
 
@@ -148,7 +151,7 @@ WgmmaArguments wgmma_arguments(const Problem& problem, const WgmmaConfig& config
     const std::int64_t x_block = p.a == 1 ? 0 : p.c * p.d * bytes;
     const bool whole_terms = config.order.j_count == p.d;
     x_copy = common_alignment(least, x, p.x_sample * bytes, whole_terms ? x_block : p.d * bytes);
-    if (!whole_terms && config.words != 8) x_copy = std::min(x_copy, 4);
+    if (!whole_terms && config.words % 4 != 0) x_copy = std::min(x_copy, 4);
     if (config.shape.form == XForm::planes && p.d * bytes % 4 != 0) x_copy = least;
     const std::int64_t y_block = p.a == 1 ? 0 : p.b * p.d * bytes;
     y_store = config.order.j_groups == 1 ? common_alignment(least, y, p.y_sample * bytes, y_block)

@@ -18,7 +18,7 @@ namespace kronsparse::cuda {
 inline constexpr std::array half_shapes = {
     WgmmaShape{XForm::planes, 8, true, 32, 1},    // d > 12: 32 bytes of j
     WgmmaShape{XForm::planes, 6, true, 32, 1},    // d from 9 to 12
-    WgmmaShape{XForm::planes, 4, true, 64, 1},    // d = 8
+    WgmmaShape{XForm::planes, 4, true, 64, 1},    // d = 8, 24, 40, ...
     WgmmaShape{XForm::planes, 4, true, 48, 1},    //
     WgmmaShape{XForm::planes, 6, false, 32, 1},   // d = 6
     WgmmaShape{XForm::planes, 4, false, 64, 2},   // d = 4

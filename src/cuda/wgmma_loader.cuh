@@ -307,7 +307,7 @@ class Producer {
   /// Bytes of the thread's unit that exist, when copies may be of 16 bytes.
   __device__ int unit_bytes() const {
     if constexpr (Traits::form == XForm::rows) return min(max(terms_left_, 0), 8) * 2;
-    if constexpr (Traits::x.words == 8)
+    if constexpr (Traits::x.words % 4 == 0)  // units do not reach over terms
       return terms_left_ > 0 ? min(max(j_left_, 0) * Traits::element_bytes, 16) : 0;
     // All j are in the block: so many bytes until the last term's end.
     constexpr int column_bytes = Traits::form == XForm::lines ? Traits::element_bytes : 4;
