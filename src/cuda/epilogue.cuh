@@ -27,4 +27,17 @@ __device__ inline Real activate(Real value, Activation activation) {
   return value;
 }
 
+/// Turns the values round through one copy of the activations, which are much code.
+template <int count>
+__device__ inline void activate_all(float (&values)[count], Activation activation) {
+  if (activation == Activation::none) return;
+#pragma unroll 1
+  for (int turn = 0; turn < count; ++turn) {
+    const float activated = activate(values[0], activation);
+#pragma unroll
+    for (int e = 0; e + 1 < count; ++e) values[e] = values[e + 1];
+    values[count - 1] = activated;
+  }
+}
+
 }  // namespace kronsparse::cuda

@@ -1,5 +1,4 @@
 // The product for small batches on Hopper: packing, launch, its entry in the table.
-#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -34,10 +33,7 @@ class StreamExecutor final : public Executor {
 
   void set_values(const void* values, Stream stream) override {
     const DeviceGuard guard(device_);
-    if (problem_.dtype == DType::f16)
-      pack_as<__half>(values, stream);
-    else
-      pack_as<__nv_bfloat16>(values, stream);
+    pack_by_cut(arguments_.cut, problem_, values, weights_, stream);
     check_launch("stream (packing)");
     fresh_.packed_on(stream);
   }
@@ -52,17 +48,6 @@ class StreamExecutor final : public Executor {
   [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }
 
  private:
-  template <class T>
-  void pack_as(const void* values, Stream stream) {
-    const Product& p = product_;
-    const bool transposed = is_transposed(problem_.operation);
-    const auto elements = static_cast<std::int64_t>(weights_.bytes() / sizeof(T));
-    const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(divided_up(elements, 256), 8192));
-    pack<T><<<blocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(
-        static_cast<T*>(weights_.data()), static_cast<const T*>(values), arguments_.cut, elements, p.b, p.c,
-        p.d, transposed ? p.d : p.c * p.d, transposed ? p.b * p.d : p.d);
-  }
-
   Problem problem_;
   Product product_;
   int device_;

@@ -1,6 +1,7 @@
 // The product for small batches on Hopper: the kernel. stream_tiles.cuh says how it works.
 #pragma once
 
+#include "cuda/kernel_arguments.cuh"
 #include "cuda/stream_store.cuh"
 
 namespace kronsparse::cuda {
@@ -30,19 +31,6 @@ __device__ inline void produce(const Arguments& args, const SharedLayout& layout
       if (w < args.cut.warpgroups) streams[w].request(chunk);
 }
 #endif
-
-/// The weights in the order in which blocks, warpgroups, rows and instructions read them.
-template <class T>
-__global__ void pack(T* packed, const T* values, Cut cut, std::int64_t elements, std::int64_t b,
-                     std::int64_t c, std::int64_t d, std::int64_t k_stride, std::int64_t l_stride) {
-  for (std::int64_t index = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x; index < elements;
-       index += std::int64_t{gridDim.x} * blockDim.x) {
-    const auto at = PackedPlace::at<T>(cut, index);
-    packed[index] = at.k < b && at.l < c && at.j < d
-                        ? values[at.i * b * c * d + at.k * k_stride + at.l * l_stride + at.j]
-                        : static_cast<T>(0.0f);
-  }
-}
 
 }  // namespace stream
 
@@ -82,7 +70,7 @@ __global__ void __launch_bounds__(stream::max_warpgroups * 128 + stream::produce
                                static_cast<int>(min(args.c - first_l, std::int64_t{order.positions})),
                                static_cast<int>(min(args.d - place.j, std::int64_t{cut.j_group})));
     if (cut.boxes && threadIdx.x == 0) ptx::prefetch_map(&args.x_map);
-    read_arguments(args, base + layout.unused);
+    read_arguments<sizeof(args.x_map)>(args, base + layout.unused);
     ptx::barrier_of(barriers_are_there, cut.threads + producer_threads);
     ptx::wait_for_earlier_kernels();
     if (!cut.boxes) {

@@ -72,6 +72,16 @@ __device__ inline void copy_box(std::uint32_t to, const void* map, int at0, int 
       "l"(map), "r"(at0), "r"(at1), "r"(at2), "r"(at3), "r"(barrier)
       : "memory");
 }
+/// The same to the same places of several blocks of the cluster, each with its own barrier: bit r of `ranks`
+/// is block r.
+__device__ inline void copy_box_to_cluster(std::uint32_t to, const void* map, int at0, int at1, int at2,
+                                           int at3, std::uint32_t barrier, std::uint16_t ranks) {
+  KRONSPARSE_SM90_ASM(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%2, %3, %4, %5}], [%6], %7;\n" ::"r"(to),
+      "l"(map), "r"(at0), "r"(at1), "r"(at2), "r"(at3), "r"(barrier), "h"(ranks)
+      : "memory");
+}
 /// Stores a box of a tensor, but for what lies outside; waited for as store_bulk's.
 __device__ inline void store_box(const void* map, int at0, int at1, int at2, int at3, std::uint32_t from) {
   KRONSPARSE_SM90_ASM(
@@ -128,6 +138,21 @@ __device__ inline std::uint32_t cluster_address(std::uint32_t address, std::uint
   KRONSPARSE_SM90_ASM("mapa.shared::cluster.u32 %0, %1, %2;\n" : "=r"(there) : "r"(address), "r"(rank));
   return there;
 }
+/// Arrives at a barrier of any block of the cluster.
+__device__ inline void barrier_arrive_in_cluster(std::uint32_t barrier) {
+  KRONSPARSE_SM90_ASM("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];\n" ::"r"(barrier)
+                      : "memory");
+}
+/// Copies a multiple of 16 bytes of shared memory to a block of the cluster; they count towards a barrier
+/// there.
+__device__ inline void copy_bulk_to_cluster(std::uint32_t to, std::uint32_t from, int bytes,
+                                            std::uint32_t barrier) {
+  KRONSPARSE_SM90_ASM(
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(
+          to),
+      "r"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
 __device__ inline uint4 load_cluster_16(std::uint32_t address) {
   uint4 v{};
   KRONSPARSE_SM90_ASM("ld.shared::cluster.v4.u32 {%0,%1,%2,%3}, [%4];\n"
@@ -179,6 +204,13 @@ __device__ inline std::uint16_t load_shared_2(std::uint32_t address) {
 /// A float, not its bits: those could be taken before a wgmma that makes them is waited for.
 __device__ inline void store_shared_float(std::uint32_t address, float value) {
   asm volatile("st.shared.f32 [%0], %1;\n" ::"r"(address), "f"(value) : "memory");
+}
+__device__ inline void store_shared_floats(std::uint32_t address, float v0, float v1) {
+  asm volatile("st.shared.v2.f32 [%0], {%1,%2};\n" ::"r"(address), "f"(v0), "f"(v1) : "memory");
+}
+__device__ inline void store_shared_floats(std::uint32_t address, float v0, float v1, float v2, float v3) {
+  asm volatile("st.shared.v4.f32 [%0], {%1,%2,%3,%4};\n" ::"r"(address), "f"(v0), "f"(v1), "f"(v2), "f"(v3)
+               : "memory");
 }
 __device__ inline void store_shared_8(std::uint32_t address, std::uint32_t v0, std::uint32_t v1) {
   asm volatile("st.shared.v2.u32 [%0], {%1,%2};\n" ::"r"(address), "r"(v0), "r"(v1) : "memory");

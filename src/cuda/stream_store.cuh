@@ -25,7 +25,7 @@ class RowStore {
     const Target targets[2] = {target_of(row, first), target_of(row, first + 8)};
 #pragma unroll
     for (int e = 0; e < samples / 2; ++e) sums[e] += targets[e / 2 % 2].bias;
-    activate_all(sums);
+    activate_all(sums, args_.activation);
     if (samples >= 16 && args_.y_vector != 0 && args_.cut.block_j() == 1) {
       put_matrices(sums, row);
       return;
@@ -71,7 +71,7 @@ class RowStore {
         sums[0] += __uint_as_float(part.x), sums[1] += __uint_as_float(part.y);
         sums[2] += __uint_as_float(part.z), sums[3] += __uint_as_float(part.w);
       }
-      activate_all(sums);
+      activate_all(sums, args_.activation);
 #pragma unroll
       for (int e = 0; e < 4; ++e) put(target, sample + e, there, sums[e]);
     }
@@ -200,19 +200,6 @@ class RowStore {
     for (int sample = threadIdx.x >> width_log2; sample < there; sample += 1 << (threads_log2 - width_log2))
       for (int piece = threadIdx.x & ((1 << width_log2) - 1); piece < count; piece += 1 << width_log2)
         body(sample, piece);
-  }
-
-  /// Turns the values round through one copy of the activations, which are much code.
-  template <int count>
-  __device__ void activate_all(float (&sums)[count]) const {
-    if (args_.activation == Activation::none) return;
-#pragma unroll 1
-    for (int turn = 0; turn < count; ++turn) {
-      const float activated = activate(sums[0], args_.activation);
-#pragma unroll
-      for (int e = 0; e + 1 < count; ++e) sums[e] = sums[e + 1];
-      sums[count - 1] = activated;
-    }
   }
 
   const Arguments& args_;

@@ -12,6 +12,7 @@
 #include <cuda_fp16.h>
 
 #include "cuda/divisor.hpp"
+#include "cuda/packed_weights.cuh"
 #include "cuda/ring.cuh"
 #include "cuda/small_batch_x.cuh"
 #include "cuda/tensor_map.hpp"
@@ -94,31 +95,22 @@ struct SharedLayout {
   return s;
 }
 
-/// Which weight lies at a place of the packed ones; some do not exist.
-struct PackedPlace {
-  std::int64_t i, k, l, j;
-
-  template <class T>
-  [[nodiscard]] __host__ __device__ static PackedPlace at(const Cut& cut, std::int64_t index) {
-    const auto take = [&index](std::int64_t count) {
-      const std::int64_t digit = index % count;
-      index /= count;
-      return digit;
-    };
-    // An instruction's weights are blocks of 8 outputs by 8 terms, those of the next terms after all outputs.
-    const std::int64_t term = take(8), k_in_tile = take(tile_k), next_terms = take(2);
-    const std::int64_t step = take(std::int64_t{cut.chunks} * chunk_steps);
-    const std::int64_t r = take(cut.rows), warpgroup = take(cut.warpgroups);
-    const std::int64_t rank = take(cut.cluster), k_block = take(cut.k_blocks), j_block = take(cut.j_groups);
-    const std::int64_t row = k_block * cut.block_rows() + r * cut.warpgroups + warpgroup;
-    const TermOrder<T> order{.positions = cut.positions(), .run = cut.run};
-    const auto position = static_cast<int>(step * step_l + next_terms * 8 + term);
-    return {.i = index,
-            .k = row / cut.j_group * tile_k + k_in_tile,
-            .l = rank * order.positions + order.l_at(position),
-            .j = j_block * cut.j_group + row % cut.j_group};
-  }
-};
+[[nodiscard]] __host__ __device__ inline PackedPlace packed_place(const Cut& cut, std::int64_t index) {
+  Digits digits(index);
+  // An instruction's weights are blocks of 8 outputs by 8 terms, those of the next terms after all outputs.
+  const std::int64_t term = digits.take(8), k_in_tile = digits.take(tile_k), next_terms = digits.take(2);
+  const std::int64_t step = digits.take(std::int64_t{cut.chunks} * chunk_steps);
+  const std::int64_t r = digits.take(cut.rows), warpgroup = digits.take(cut.warpgroups);
+  const std::int64_t rank = digits.take(cut.cluster), k_block = digits.take(cut.k_blocks),
+                     j_block = digits.take(cut.j_groups);
+  const std::int64_t row = k_block * cut.block_rows() + r * cut.warpgroups + warpgroup;
+  const TermOrder<__half> order{.positions = cut.positions(), .run = cut.run};
+  const auto position = static_cast<int>(step * step_l + next_terms * 8 + term);
+  return {.i = digits.rest(),
+          .k = row / cut.j_group * tile_k + k_in_tile,
+          .l = rank * order.positions + order.l_at(position),
+          .j = j_block * cut.j_group + row % cut.j_group};
+}
 
 /// Everything one launch needs.
 struct Arguments {
@@ -139,16 +131,6 @@ struct Arguments {
 };
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-/// Arguments of a launch come from memory, line by line, when they are first read: at `unused`, for nobody to
-/// wait for them later.
-__device__ inline void read_arguments(const Arguments& args, std::uint32_t unused) {
-  const auto* words = reinterpret_cast<const std::uint32_t*>(&args);
-  std::uint32_t all = 0;
-#pragma unroll
-  for (std::size_t word = sizeof(args.x_map) / 4; word < sizeof(args) / 4; word += 8) all ^= words[word];
-  if (threadIdx.x % 32 == 0) ptx::store_shared_4(unused, all);
-}
 
 /// Where a block stands: its panel, its rows, its part of l, its samples.
 struct BlockPlace {

@@ -41,7 +41,9 @@ CUtensorMap tensor_map(const TensorView& view) {
   const auto encode = [&] {
     return encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 4, const_cast<void*>(view.data), sizes.data(),
                      strides.data(), box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-                     view.is_swizzled() ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+                     view.is_swizzled()  ? CU_TENSOR_MAP_SWIZZLE_128B
+                     : view.swaps_halves ? CU_TENSOR_MAP_SWIZZLE_32B
+                                         : CU_TENSOR_MAP_SWIZZLE_NONE,
                      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   };
   CUresult status = encode();

@@ -10,8 +10,8 @@
 namespace kronsparse::cuda {
 
 /// A tensor of four dimensions of 16-bit elements, the first contiguous. Boxes lie in shared memory in rows
-/// of their first dimension: of 128 bytes, swizzled, or shorter and as they are. What of them lies outside
-/// the tensor is read as zeros, and not written.
+/// of their first dimension: of 128 bytes, swizzled, or shorter and as they are (but see swaps_halves). What
+/// of them lies outside the tensor is read as zeros, and not written.
 struct TensorView {
   static constexpr std::int64_t element_bytes = 2;
 
@@ -19,6 +19,7 @@ struct TensorView {
   std::array<std::int64_t, 4> sizes{};    ///< elements
   std::array<std::int64_t, 3> strides{};  ///< elements: of the second dimension and on
   std::array<int, 4> box{};               ///< elements
+  bool swaps_halves = false;  ///< rows of 32 bytes: their halves change places in every other 128 bytes
 
   /// From one element of a dimension to the next; of one that has a single element, that of the one before.
   [[nodiscard]] std::int64_t stride_bytes(std::size_t dimension) const noexcept {

@@ -42,10 +42,20 @@ namespace kronsparse::cuda::ptx {
 #define KRONSPARSE_WGMMA_SUMS_16(d) KRONSPARSE_WGMMA_8(d, 0)
 #define KRONSPARSE_WGMMA_RS_16 "{%8, %9, %10, %11}, %12", "%13"
 #define KRONSPARSE_WGMMA_SS_16 "%8, %9", "%10"
+#define KRONSPARSE_WGMMA_LIST_24 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11"
+#define KRONSPARSE_WGMMA_SUMS_24(d) KRONSPARSE_WGMMA_8(d, 0), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11])
+#define KRONSPARSE_WGMMA_RS_24 "{%12, %13, %14, %15}, %16", "%17"
+#define KRONSPARSE_WGMMA_SS_24 "%12, %13", "%14"
 #define KRONSPARSE_WGMMA_LIST_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define KRONSPARSE_WGMMA_SUMS_32(d) KRONSPARSE_WGMMA_16(d, 0)
 #define KRONSPARSE_WGMMA_RS_32 "{%16, %17, %18, %19}, %20", "%21"
 #define KRONSPARSE_WGMMA_SS_32 "%16, %17", "%18"
+#define KRONSPARSE_WGMMA_LIST_40 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19"
+#define KRONSPARSE_WGMMA_SUMS_40(d) \
+  KRONSPARSE_WGMMA_16(d, 0), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19])
+#define KRONSPARSE_WGMMA_RS_40 "{%20, %21, %22, %23}, %24", "%25"
+#define KRONSPARSE_WGMMA_SS_40 "%20, %21", "%22"
 #define KRONSPARSE_WGMMA_LIST_48                                           \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23"
@@ -145,7 +155,9 @@ struct Wgmma;
 
 KRONSPARSE_WGMMA_STRUCT(8)
 KRONSPARSE_WGMMA_STRUCT(16)
+KRONSPARSE_WGMMA_STRUCT(24)
 KRONSPARSE_WGMMA_STRUCT(32)
+KRONSPARSE_WGMMA_STRUCT(40)
 KRONSPARSE_WGMMA_STRUCT(48)
 KRONSPARSE_WGMMA_STRUCT(64)
 KRONSPARSE_WGMMA_STRUCT(96)
@@ -171,10 +183,18 @@ KRONSPARSE_WGMMA_STRUCT(256)
 #undef KRONSPARSE_WGMMA_SUMS_16
 #undef KRONSPARSE_WGMMA_RS_16
 #undef KRONSPARSE_WGMMA_SS_16
+#undef KRONSPARSE_WGMMA_LIST_24
+#undef KRONSPARSE_WGMMA_SUMS_24
+#undef KRONSPARSE_WGMMA_RS_24
+#undef KRONSPARSE_WGMMA_SS_24
 #undef KRONSPARSE_WGMMA_LIST_32
 #undef KRONSPARSE_WGMMA_SUMS_32
 #undef KRONSPARSE_WGMMA_RS_32
 #undef KRONSPARSE_WGMMA_SS_32
+#undef KRONSPARSE_WGMMA_LIST_40
+#undef KRONSPARSE_WGMMA_SUMS_40
+#undef KRONSPARSE_WGMMA_RS_40
+#undef KRONSPARSE_WGMMA_SS_40
 #undef KRONSPARSE_WGMMA_LIST_48
 #undef KRONSPARSE_WGMMA_SUMS_48
 #undef KRONSPARSE_WGMMA_RS_48
@@ -200,6 +220,10 @@ KRONSPARSE_WGMMA_STRUCT(256)
 #undef KRONSPARSE_WGMMA_RS_256
 #undef KRONSPARSE_WGMMA_SS_256
 
+/// Has an operand's registers written here and not later, among the wgmma that follow.
+__device__ inline void wgmma_settle(std::uint32_t (&a)[4]) {
+  KRONSPARSE_WGMMA("" : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3]));
+}
 /// Orders this warpgroup's writes of registers before the wgmma that follow.
 __device__ inline void wgmma_fence() { KRONSPARSE_WGMMA("wgmma.fence.sync.aligned;\n" ::: "memory"); }
 __device__ inline void wgmma_commit() { KRONSPARSE_WGMMA("wgmma.commit_group.sync.aligned;\n" ::: "memory"); }

@@ -30,7 +30,7 @@ struct PhaseBarrier {
   std::uint16_t mark;      ///< kMark plus the parity of the phase
   std::uint16_t arrivals;  ///< that end a phase
   std::uint16_t pending;
-  std::uint16_t units;  ///< of 16 bytes, that copies have still to bring
+  std::int16_t units;  ///< of 16 bytes, that copies have still to bring; below zero when they were early
 
   static constexpr std::uint16_t kMark = 0xba50;
   [[nodiscard]] unsigned parity() const { return mark % 2u; }
@@ -210,9 +210,10 @@ bool Block::settle(std::uint32_t barrier, int arrivals, int bytes) {
   PhaseBarrier state = load_barrier(*this, barrier);
   require(bytes % 16 == 0, "a barrier of bytes that are no multiple of 16");
   require(state.pending >= arrivals, "more arrivals at a barrier than it awaits");
-  require(state.units + bytes / 16 >= 0, "more bytes for a barrier than it was told of");
   state.pending = static_cast<std::uint16_t>(state.pending - arrivals);
-  state.units = static_cast<std::uint16_t>(state.units + bytes / 16);
+  state.units = static_cast<std::int16_t>(state.units + bytes / 16);
+  // Those of another block may come before this one has told its barrier of them.
+  require(state.units >= 0 || state.pending > 0, "more bytes for a barrier than it was told of");
   const bool phase_ends = state.pending == 0 && state.units == 0;
   if (phase_ends) {
     state.mark ^= 1;
@@ -297,6 +298,16 @@ void Block::copy_bulk(std::uint32_t to, const void* from, int bytes, std::uint32
     events_.push_back(std::move(event));
 }
 
+void Block::receive_bulk(std::uint32_t to, const std::byte* from, int bytes, std::uint32_t barrier) {
+  require(bytes > 0 && bytes % 16 == 0, "a bulk copy of bytes that are no multiple of 16");
+  shared(to, bytes, 16);
+  Event event{{{to, from, bytes, bytes}}, barrier, bytes};
+  if (timing_ == Timing::early)
+    happen(event);
+  else
+    events_.push_back(std::move(event));
+}
+
 void Block::store_bulk(void* to, std::uint32_t from, int bytes) {
   const BulkStore store{static_cast<std::byte*>(to), from, bytes};
   require(bytes > 0 && bytes % 16 == 0, "a bulk store of bytes that are no multiple of 16");
@@ -313,6 +324,7 @@ void for_units(const Tensor& tensor, const std::array<int, 4>& at, const Action&
   const int row_bytes = 2 * tensor.box[0];
   require(row_bytes <= 128 && row_bytes % 16 == 0, "a box with rows of no or too many units of 16 bytes");
   const bool swizzled = row_bytes == 128;
+  require(!tensor.swaps_halves || row_bytes == 32, "only rows of 32 bytes have halves to swap");
   int row = 0;
   std::array<int, 4> in{};
   for (in[3] = 0; in[3] < tensor.box[3]; ++in[3])
@@ -326,7 +338,8 @@ void for_units(const Tensor& tensor, const std::array<int, 4>& at, const Action&
             inside = inside && place >= 0 && place < tensor.sizes[dimension];
             if (dimension > 0) address += place * tensor.stride_bytes[dimension];
           }
-          action(static_cast<std::uint32_t>(row * row_bytes + ((in[0] * 2) ^ (swizzled ? row % 8 << 4 : 0))),
+          const int mask = swizzled ? row % 8 << 4 : tensor.swaps_halves ? row / 4 % 2 << 4 : 0;
+          action(static_cast<std::uint32_t>(row * row_bytes + ((in[0] * 2) ^ mask)),
                  inside ? address : nullptr);
         }
 }
@@ -335,7 +348,11 @@ void for_units(const Tensor& tensor, const std::array<int, 4>& at, const Action&
 
 void Block::copy_box(std::uint32_t to, const Tensor& tensor, const std::array<int, 4>& at,
                      std::uint32_t barrier) {
-  require(to % (tensor.box[0] == 64 ? 1024 : 128) == 0, "a box at an address that is not aligned");
+  require(to % (tensor.box[0] == 64   ? 1024
+                : tensor.swaps_halves ? 256
+                                      : 128) ==
+              0,
+          "a box at an address that is not aligned");
   Event event{{}, barrier, 0};
   for_units(tensor, at, [&](std::uint32_t distance, const std::byte* from) {
     if (from != nullptr) check_range(memory_.readable, from, 16, 16);

@@ -81,6 +81,7 @@ struct Tensor {
   std::array<std::int64_t, 4> sizes;         ///< elements of 2 bytes
   std::array<std::int64_t, 4> stride_bytes;  ///< of the first: not used
   std::array<int, 4> box;                    ///< elements
+  bool swaps_halves = false;  ///< rows of 32 bytes, whose halves change places in every other 128
 };
 
 class Fiber;
@@ -177,8 +178,10 @@ class Block {
   void wait_copies(std::size_t pending);
   void arrive_after_copies(std::uint32_t barrier);
   void copy_bulk(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier);
+  /// From the shared memory of another block.
+  void receive_bulk(std::uint32_t to, const std::byte* from, int bytes, std::uint32_t barrier);
   void store_bulk(void* to, std::uint32_t from, int bytes);
-  /// A box of a tensor, in swizzled rows of 128 bytes.
+  /// A box of a tensor, in swizzled rows of 128 bytes or in shorter ones.
   void copy_box(std::uint32_t to, const Tensor& tensor, const std::array<int, 4>& at, std::uint32_t barrier);
   void store_box(const Tensor& tensor, const std::array<int, 4>& at, std::uint32_t from);
   void commit_stores();

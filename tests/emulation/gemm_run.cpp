@@ -15,7 +15,8 @@ CUtensorMap tensor_map(const TensorView& view) {
   new (&map) emulation::Tensor{static_cast<const std::byte*>(view.data),
                                view.sizes,
                                {0, view.stride_bytes(1), view.stride_bytes(2), view.stride_bytes(3)},
-                               view.box};
+                               view.box,
+                               view.swaps_halves};
   return map;
 }
 

@@ -2,6 +2,9 @@
 
 #include <bit>
 #include <limits>
+#include <map>
+#include <memory>
+#include <tuple>
 #include <vector>
 
 #include "builtins.hpp"
@@ -49,6 +52,23 @@ PackedOrder PackedOrder::of(const cuda::WgmmaOrder& order) {
     return order.place(i, k, l, j);
   };
   return {order.elements(), place, order.tile_k * 16};
+}
+
+PackedOrder PackedOrder::of(const cuda::Product& p, std::int64_t elements,
+                            const std::function<cuda::PackedPlace(std::int64_t)>& place_at) {
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  const auto places = std::make_shared<std::map<Key, std::int64_t>>();
+  for (std::int64_t index = 0; index < elements; ++index) {
+    const cuda::PackedPlace at = place_at(index);
+    if (at.k < p.b && at.l < p.c && at.j < p.d && !places->emplace(Key{at.i, at.k, at.l, at.j}, index).second)
+      throw EmulationError("a weight has two places");
+  }
+  if (static_cast<std::int64_t>(places->size()) != p.a * p.b * p.c * p.d)
+    throw EmulationError("a weight has no place");
+  const auto place = [places](std::int64_t i, std::int64_t k, std::int64_t l, std::int64_t j) {
+    return places->at({i, k, l, j});
+  };
+  return {elements, place};
 }
 
 std::string ProductCase::text() const {

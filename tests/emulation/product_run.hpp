@@ -5,6 +5,8 @@
 #include <string>
 
 #include "block.hpp"
+#include "cuda/packed_weights.cuh"
+#include "cuda/product.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/wgmma_weights.cuh"
 #include "kronsparse/plan.hpp"
@@ -41,6 +43,9 @@ struct PackedOrder {
   std::int64_t to_rest = 0;  ///< of floats that are two TF32 numbers
 
   static PackedOrder of(const cuda::WgmmaOrder& order);
+  /// Of a cut that says of every place which weight belongs there.
+  static PackedOrder of(const cuda::Product& p, std::int64_t elements,
+                        const std::function<cuda::PackedPlace(std::int64_t)>& place_at);
 };
 
 /// Runs what `launch_of(operands, packed weights)` says; an EmulationError says which result differs, or

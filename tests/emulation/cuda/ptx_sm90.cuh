@@ -41,6 +41,12 @@ inline void copy_box(std::uint32_t to, const void* map, int at0, int at1, int at
                      std::uint32_t barrier) {
   Block::current().copy_box(to, tensor_of(map), {at0, at1, at2, at3}, barrier);
 }
+inline void copy_box_to_cluster(std::uint32_t to, const void* map, int at0, int at1, int at2, int at3,
+                                std::uint32_t barrier, std::uint16_t ranks) {
+  const auto& blocks = Block::current().cluster().blocks;
+  for (std::size_t rank = 0; rank < blocks.size(); ++rank)
+    if ((ranks >> rank & 1) != 0) blocks[rank]->copy_box(to, tensor_of(map), {at0, at1, at2, at3}, barrier);
+}
 inline void store_box(const void* map, int at0, int at1, int at2, int at3, std::uint32_t from) {
   Block::current().store_box(tensor_of(map), {at0, at1, at2, at3}, from);
 }
@@ -64,6 +70,18 @@ inline std::uint32_t cluster_address(std::uint32_t address, std::uint32_t rank) 
 inline std::byte* shared_of_cluster(std::uint32_t address, int bytes) {
   const auto& blocks = Block::current().cluster().blocks;
   return blocks.at(address >> kRankShift)->shared(address & ((1u << kRankShift) - 1), bytes, bytes);
+}
+inline void barrier_arrive_in_cluster(std::uint32_t barrier) {
+  Block::current().cluster().blocks.at(barrier >> kRankShift)->arrive(barrier & ((1u << kRankShift) - 1));
+}
+inline void copy_bulk_to_cluster(std::uint32_t to, std::uint32_t from, int bytes, std::uint32_t barrier) {
+  if (to >> kRankShift != barrier >> kRankShift)
+    throw emulation::EmulationError("a copy to one block, with the barrier of another");
+  const std::byte* source = Block::current().shared(from, bytes, 16);
+  Block::current()
+      .cluster()
+      .blocks.at(to >> kRankShift)
+      ->receive_bulk(to & ((1u << kRankShift) - 1), source, bytes, barrier & ((1u << kRankShift) - 1));
 }
 inline uint4 load_cluster_16(std::uint32_t address) {
   uint4 value;
@@ -121,6 +139,12 @@ inline void store_shared_2(std::uint32_t address, std::uint16_t value) {
 }
 inline void store_shared_float(std::uint32_t address, float value) {
   std::memcpy(Block::current().shared(address, 4, 4), &value, 4);
+}
+inline void store_shared_floats(std::uint32_t address, float v0, float v1) {
+  store_shared(address, float2{v0, v1});
+}
+inline void store_shared_floats(std::uint32_t address, float v0, float v1, float v2, float v3) {
+  store_shared(address, float4{v0, v1, v2, v3});
 }
 inline std::uint16_t load_shared_2(std::uint32_t address) {
   std::uint16_t value = 0;

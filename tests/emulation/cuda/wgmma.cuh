@@ -45,6 +45,7 @@ struct Wgmma {
   }
 };
 
+inline void wgmma_settle(std::uint32_t (&/*a*/)[4]) {}
 inline void wgmma_fence() {}
 inline void wgmma_commit() { emulation::Block::current().commit_products(); }
 template <int Pending>
