@@ -1,0 +1,201 @@
+// The product for small batches in blocks of few outputs: the kernel. narrow_tiles.cuh says how it works.
+#pragma once
+
+#include "cuda/kernel_arguments.cuh"
+#include "cuda/narrow_store.cuh"
+#include "cuda/narrow_x.cuh"
+#include "cuda/wgmma.cuh"
+
+namespace kronsparse::cuda {
+namespace narrow {
+
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/// One warpgroup: every so many-th filling of the stages.
+template <class T, int block_j, int outputs>
+class Consumer {
+ public:
+  using Sums = float[block_j][outputs / 2];
+
+  __device__ Consumer(const Arguments& args, const Stages& stages, int warpgroup)
+      : args_(args), stages_(stages), warpgroup_(warpgroup) {}
+
+  __device__ void multiply(Sums& sums) {
+    if constexpr (block_j == 1)
+      multiply_boxes(sums[0]);
+    else
+      multiply_sorted(sums);
+    ptx::wgmma_wait<0>();
+  }
+
+ private:
+  static constexpr Shape shape{block_j, outputs};
+  using Instruction = ptx::Wgmma<outputs>;
+
+  /// Calls body(x, weights, is the first of a stage) for every slab.
+  template <class Body>
+  __device__ void for_slabs(Body&& body) {
+    const Cut& cut = args_.cut;
+    RingPlace at;
+    at.skip(cut.stages, warpgroup_);
+#pragma unroll 1
+    for (int filling = warpgroup_; filling < cut.fillings(); filling += cut.warpgroups) {
+      ptx::barrier_wait(stages_.weights_full(at.at), at.parity);
+      ptx::barrier_wait(stages_.x_full(at.at), at.parity);
+      const int slabs = min(cut.stage_slabs, cut.slabs - filling * cut.stage_slabs);
+#pragma unroll 1
+      for (int slab = 0; slab < slabs; ++slab)
+        body(stages_.x(at.at) + slab * cut.slab_x_bytes(),
+             stages_.weights(at.at) + slab * shape.slab_weight_bytes(), slab == 0);
+      // Nobody waits for the last fillings to be used up.
+      previous_ = filling + cut.stages < cut.fillings() ? at.at : -1;
+      at.skip(cut.stages, cut.warpgroups);
+    }
+  }
+
+  /// The stage before is used up: those that fill it are told.
+  __device__ void release_previous() const {
+    if (previous_ < 0 || threadIdx.x % 32 != 0) return;
+    if (args_.cut.shares == 1)
+      ptx::barrier_arrive(stages_.empty(previous_));
+    else
+      for (int rank = 0; rank < args_.cut.shares; ++rank)
+        ptx::barrier_arrive_in_cluster(ptx::cluster_address(stages_.empty(previous_), rank));
+  }
+
+  __device__ static std::uint64_t right(std::uint32_t weights) {
+    return ptx::wgmma_operand(weights, outputs * 16, 128);
+  }
+
+  __device__ void multiply_boxes(float (&sums)[outputs / 2]) {
+    for_slabs([&](std::uint32_t x, std::uint32_t weights, bool is_first) {
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int step = 0; step < shape.slab_steps(); ++step) {
+        const std::uint64_t left = ptx::wgmma_swizzled_operand(x + step * (step_terms * 2));
+        if constexpr (std::is_same_v<T, __nv_bfloat16>)
+          Instruction::bf16_shared(sums, left, right(weights + step * shape.step_bytes()), 1);
+        else
+          Instruction::f16_shared(sums, left, right(weights + step * shape.step_bytes()), 1);
+      }
+      ptx::wgmma_commit();
+      if (is_first) {
+        ptx::wgmma_wait<1>();
+        release_previous();
+      }
+    });
+  }
+
+  /// Loads of a slab overlap the products of the one before.
+  __device__ void multiply_sorted(Sums& sums) {
+    using X = SortedX<block_j>;
+    X x(args_);
+    std::uint32_t left[X::steps * X::products][4];
+    for_slabs([&](std::uint32_t slab, std::uint32_t weights, bool is_first) {
+#pragma unroll
+      for (int pass = 0; pass < X::passes; ++pass) {
+        x.load(slab, pass);
+        ptx::wgmma_wait<0>();
+        if (is_first && pass == 0) release_previous();
+        x.sort(left);
+#pragma unroll
+        for (auto& operand : left) ptx::wgmma_settle(operand);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < X::steps; ++step)
+#pragma unroll
+          for (int product = 0; product < X::products; ++product) {
+            const int j = pass * X::products + product;
+            const std::uint64_t w = right(weights + (step * block_j + j) * shape.step_bytes());
+            if constexpr (std::is_same_v<T, __nv_bfloat16>)
+              Instruction::bf16(sums[j], left[step * X::products + product], w, 1);
+            else
+              Instruction::f16(sums[j], left[step * X::products + product], w, 1);
+          }
+        ptx::wgmma_commit();
+      }
+    });
+  }
+
+  const Arguments& args_;
+  const Stages& stages_;
+  int warpgroup_;
+  int previous_ = -1;  ///< stage that is to be released
+};
+
+#endif
+
+}  // namespace narrow
+
+template <class T, int block_j, int outputs>
+__global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups() * 128 +
+                                      narrow::producer_threads,
+                                  1) multiply_narrow(const __grid_constant__ narrow::Arguments args) {
+  using namespace narrow;
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) std::byte shared_memory[];
+  const Cut& cut = args.cut;
+  const SharedLayout layout = shared_layout(cut);
+  const std::uint32_t base = ptx::shared_address(shared_memory);
+  const Stages stages(cut, layout, base);
+  const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
+  const int threads = cut.threads();
+  ptx::let_later_kernels_start();
+  const BlockPlace place(args);
+  if (warpgroup == cut.warpgroups) {
+    if (threadIdx.x % 32 == 0) {
+      stages.init(cut);
+      if (args.boxes) ptx::prefetch_map(&args.x_map);
+    }
+    __syncwarp();
+    ptx::barrier_signal(barriers_are_there, threads + producer_threads);
+    if (cut.cluster() > 1) ptx::cluster_arrive();
+    const Producer producer(args, place, stages);
+    producer.fill_weights();
+    __syncwarp();
+    ptx::wait_for_earlier_kernels();
+    if (cut.cluster() > 1) ptx::cluster_wait();  // x may go to other blocks
+    producer.run();
+    __syncwarp();
+    if (cut.splits > 1) ptx::cluster_barrier();
+    return;
+  }
+  read_arguments<sizeof(args.x_map)>(args, base + layout.unused);
+  ptx::barrier_of(barriers_are_there, threads + producer_threads);
+  if (cut.cluster() > 1) ptx::cluster_arrive();
+  ptx::wait_for_earlier_kernels();
+  if (cut.cluster() > 1) ptx::cluster_wait();
+
+  float sums[block_j][outputs / 2];
+#pragma unroll
+  for (int j = 0; j < block_j; ++j)
+#pragma unroll
+    for (int at = 0; at < outputs / 2; ++at) sums[j][at] = 0.0f;
+  Consumer<T, block_j, outputs>(args, stages, warpgroup).multiply(sums);
+
+  const SumStore<T, block_j, outputs> store(args, place, layout, base);
+  ptx::barrier_of(sums_are_there, threads);  // in place of the stages, which nobody reads now
+  store.put(sums, warpgroup);
+  if (cut.splits > 1) {
+    if (cut.warpgroups > 1) {
+      ptx::barrier_of(sums_are_there, threads);
+      store.add_warpgroups();
+    }
+    ptx::fence_for_bulk();
+    ptx::barrier_of(sums_are_there, threads);
+    store.send(stages.received());
+    ptx::barrier_wait(stages.received(), 0);
+    __syncwarp();
+    ptx::cluster_arrive();
+  } else {
+    ptx::barrier_of(sums_are_there, threads);
+  }
+  store.finish();
+  if (cut.splits > 1) {
+    __syncwarp();
+    ptx::cluster_wait();  // others have received what is sent from here
+  }
+#endif
+}
+
+}  // namespace kronsparse::cuda

@@ -1,0 +1,50 @@
+// How small batches are cut into blocks of few outputs on Hopper, and what their kernels are told. Host code
+// only.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "cuda/narrow_tiles.cuh"
+#include "cuda/product.hpp"
+#include "cuda/runtime.hpp"
+#include "kronsparse/plan.hpp"
+
+namespace kronsparse::cuda {
+
+namespace narrow {
+
+struct Choice {
+  Cut cut;
+  double seconds = std::numeric_limits<double>::infinity();  ///< predicted; infinite where there is no way
+};
+
+/// Every cut worth considering; none where d has no shape or shared memory is too small.
+[[nodiscard]] std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts);
+/// The cheapest of them, by the cost model.
+[[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts);
+
+[[nodiscard]] inline std::int64_t blocks_of(const Cut& cut, const Product& p) {
+  return p.a * cut.j_groups * cut.k_blocks * cut.splits;
+}
+/// Of all packed weights.
+[[nodiscard]] inline std::int64_t weight_bytes(const Cut& cut, const Product& p) {
+  return blocks_of(cut, p) * cut.slabs * cut.shape.slab_weight_bytes();
+}
+
+/// What a launch is told. Where x is not as the copy engine wants it, threads copy it.
+[[nodiscard]] Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights,
+                                     const Operands& operands);
+
+}  // namespace narrow
+
+using NarrowKernel = void (*)(narrow::Arguments);
+
+[[nodiscard]] NarrowKernel narrow_f16_kernel(const narrow::Shape& shape);
+[[nodiscard]] NarrowKernel narrow_bf16_kernel(const narrow::Shape& shape);
+[[nodiscard]] inline NarrowKernel narrow_kernel(DType dtype, const narrow::Shape& shape) {
+  return dtype == DType::bf16 ? narrow_bf16_kernel(shape) : narrow_f16_kernel(shape);
+}
+
+}  // namespace kronsparse::cuda

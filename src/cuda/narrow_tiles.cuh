@@ -1,0 +1,245 @@
+// The product for small batches on Hopper in blocks of few outputs: how it is cut, and where things lie.
+//
+// x is the left operand of wgmma, 64 samples of which some may not exist, and the weights are the right one:
+// 8 to 64 outputs of each of some neighbouring j. So blocks are narrow, and there are enough of them without
+// splitting sums much. Tensor copies bring x as it lies in memory, in boxes of 128 bytes of (l, j) a sample,
+// beside the weights, which are packed as they are read. Where d = 1 wgmma takes boxes as they are; else
+// lanes sort them by j on their way to registers (narrow_x.cuh). Stages of a ring are shared out to
+// warpgroups, whose sums are added up last.
+//
+// The blocks of a cluster may split l, and exchange sums (`splits`); or they have the same l of different
+// outputs, and each brings a part of x for all of them (`shares`).
+#pragma once
+
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/divisor.hpp"
+#include "cuda/packed_weights.cuh"
+#include "cuda/ptx_sm90.cuh"
+#include "kronsparse/problem.hpp"
+
+namespace kronsparse::cuda::narrow {
+
+inline constexpr int max_samples = 64;       ///< rows of one product
+inline constexpr int box_row_bytes = 128;    ///< of one sample
+inline constexpr int step_terms = 16;        ///< of one instruction
+inline constexpr int barrier_bytes = 24;     ///< of a stage: x is there, weights are there, it is empty
+inline constexpr int producer_threads = 32;  ///< after the others of a block
+inline constexpr int barriers_are_there = 1, sums_are_there = 2;  ///< numbered barriers
+
+/// What a block multiplies; every shape is a kernel.
+struct Shape {
+  int block_j;  ///< neighbouring j: all of d, or 16
+  int outputs;  ///< of each j
+
+  [[nodiscard]] __host__ __device__ constexpr int block_outputs() const { return block_j * outputs; }
+  /// Sums of a lane.
+  [[nodiscard]] __host__ __device__ constexpr int sums() const { return block_outputs() / 2; }
+  /// Warpgroups that registers suffice for: beside sums, each has x as it was loaded and sorted.
+  [[nodiscard]] __host__ __device__ constexpr int max_warpgroups() const {
+    const int registers = sums() + (block_j == 1 ? 0 : block_j < 8 ? 32 : 64);
+    return registers <= 80 ? 4 : registers <= 112 ? 3 : registers <= 160 ? 2 : 1;
+  }
+
+  // A slab: the fewest boxes that make whole instructions.
+  [[nodiscard]] __host__ __device__ constexpr int box_terms() const { return 64 / block_j; }
+  [[nodiscard]] __host__ __device__ constexpr int slab_boxes() const { return block_j < 8 ? 1 : block_j / 4; }
+  [[nodiscard]] __host__ __device__ constexpr int slab_terms() const { return slab_boxes() * box_terms(); }
+  [[nodiscard]] __host__ __device__ constexpr int slab_steps() const { return slab_terms() / step_terms; }
+  /// Of one instruction's weights, and of a slab's.
+  [[nodiscard]] __host__ __device__ constexpr int step_bytes() const { return outputs * step_terms * 2; }
+  [[nodiscard]] __host__ __device__ constexpr int slab_weight_bytes() const {
+    return slab_steps() * block_j * step_bytes();
+  }
+
+  /// Bytes from one sample's sums to the next. They lie there in units of 16 bytes, exchanged within groups
+  /// of 8 (see unit_place); what is over has neighbouring samples in different banks.
+  [[nodiscard]] __host__ __device__ constexpr int sample_bytes() const {
+    const int over = block_j == 2 || block_j == 16 ? 4 : block_j == 4 ? 1 : 2;
+    return ((block_outputs() / 4 + 7) / 8 * 8 + over) * 16;
+  }
+
+  /// The term of a slab at a position of a step: lane t of four holds positions 2t, 2t + 1, 2t + 8 and
+  /// 2t + 9, and takes them from units 2t and 2t + 1 of 16 bytes of a box's rows: with the boxes' swizzle,
+  /// lanes that load together then find them in different banks.
+  [[nodiscard]] __host__ __device__ constexpr int term_at(int step, int position) const {
+    const int t = position % 8 / 2, odd = position % 2, pair = position / 8;
+    switch (block_j) {
+      case 1:
+        return step * step_terms + position;
+      case 2:  // a unit is four terms
+        return 4 * (2 * t + step) + 2 * pair + odd;
+      case 4:  // two
+        return 4 * t + 2 * pair + odd;
+      case 8:  // one
+        return position;
+      default:  // half of one
+        return 4 * (2 * pair + odd) + t;
+    }
+  }
+
+  friend constexpr bool operator==(const Shape&, const Shape&) = default;
+};
+
+inline constexpr std::array shapes{
+    Shape{1, 8},  Shape{1, 16},  Shape{1, 24}, Shape{1, 32}, Shape{1, 40}, Shape{1, 48}, Shape{1, 64},
+    Shape{2, 8},  Shape{2, 16},  Shape{2, 24}, Shape{2, 32}, Shape{2, 48}, Shape{2, 64},  //
+    Shape{4, 8},  Shape{4, 16},  Shape{4, 24}, Shape{4, 32}, Shape{4, 40}, Shape{4, 48},  //
+    Shape{8, 8},  Shape{8, 16},  Shape{8, 24},                                            //
+    Shape{16, 8}, Shape{16, 16},
+};
+
+/// How a problem is cut into blocks; fixed when the plan is made.
+struct Cut {
+  Shape shape{1, 8};
+  int rows = 8;  ///< samples that boxes have: all, rounded up to 8
+  int j_groups = 1;
+  int k_blocks = 1;  ///< a multiple of `shares`
+  int splits = 1;    ///< blocks of a cluster that split l
+  int shares = 1;    ///< blocks of a cluster that share x
+  int warpgroups = 1;
+  int slabs = 1;  ///< of a block
+  int stage_slabs = 1;
+  int stages = 1;
+
+  [[nodiscard]] __host__ __device__ int cluster() const { return splits * shares; }
+  [[nodiscard]] __host__ __device__ int threads() const { return warpgroups * 128; }
+  /// Fillings of stages; the last one may have fewer slabs than others.
+  [[nodiscard]] __host__ __device__ int fillings() const { return (slabs + stage_slabs - 1) / stage_slabs; }
+  [[nodiscard]] __host__ __device__ int box_bytes() const { return rows * box_row_bytes; }
+  [[nodiscard]] __host__ __device__ int slab_x_bytes() const { return shape.slab_boxes() * box_bytes(); }
+  /// Samples whose outputs one block of a cluster that splits l adds up and stores.
+  [[nodiscard]] __host__ __device__ int share_rows() const { return rows / splits; }
+  [[nodiscard]] __host__ __device__ int share_bytes() const { return share_rows() * shape.sample_bytes(); }
+};
+
+/// Where things lie in a block's shared memory, in bytes. The stages of x come first; the sums of
+/// warpgroups, when there are any, take the place of all stages.
+struct SharedLayout {
+  int weights;   ///< [stage]
+  int received;  ///< sums of other blocks: [rank][sample of the share]
+  int barriers;  ///< [stage]; then one for what is received
+  int unused;    ///< 4 bytes that nobody reads
+  int total;
+};
+
+[[nodiscard]] __host__ __device__ inline SharedLayout shared_layout(const Cut& cut) {
+  SharedLayout s{};
+  const auto larger = [](int one, int other) { return one < other ? other : one; };
+  s.weights = cut.stages * cut.stage_slabs * cut.slab_x_bytes();
+  const int ring = s.weights + cut.stages * cut.stage_slabs * cut.shape.slab_weight_bytes();
+  const int sums = cut.warpgroups * cut.rows * cut.shape.sample_bytes();
+  // wgmma reads 64 rows, also of shorter boxes; what they hold then goes nowhere.
+  const int last_box_end = s.weights - cut.box_bytes() + max_samples * box_row_bytes;
+  s.received = larger(ring, larger(sums, last_box_end));
+  s.barriers = s.received + (cut.splits > 1 ? cut.splits * cut.share_bytes() : 0);
+  s.unused = s.barriers + cut.stages * barrier_bytes + 8;
+  s.total = s.unused + 8;
+  return s;
+}
+
+[[nodiscard]] __host__ __device__ inline PackedPlace packed_place(const Cut& cut, std::int64_t index) {
+  const Shape& shape = cut.shape;
+  Digits digits(index);
+  // An instruction's weights are blocks of 8 outputs by 8 terms, those of the next terms after all outputs.
+  const std::int64_t term = digits.take(8), k = digits.take(shape.outputs), next_terms = digits.take(2);
+  const std::int64_t j = digits.take(shape.block_j), step = digits.take(shape.slab_steps());
+  const std::int64_t slab = digits.take(cut.slabs), rank = digits.take(cut.splits);
+  const std::int64_t k_block = digits.take(cut.k_blocks), j_group = digits.take(cut.j_groups);
+  return {.i = digits.rest(),
+          .k = k_block * shape.outputs + k,
+          .l = (rank * cut.slabs + slab) * shape.slab_terms() +
+               shape.term_at(static_cast<int>(step), static_cast<int>(next_terms * 8 + term)),
+          .j = j_group * shape.block_j + j};
+}
+
+/// Everything one launch needs.
+struct Arguments {
+  CUtensorMap x_map;  ///< where x comes by tensor copies
+  const std::byte* weights;
+  const void* x;
+  void* y;
+  const void* bias;  ///< null when there is none
+  Cut cut;
+  bool boxes;   ///< tensor copies bring x, else threads do
+  int swizzle;  ///< of units in a box: those bits of a sample's number
+  int batch;
+  Activation activation;
+  std::int64_t b, c, d;
+  std::int64_t x_sample, y_sample;
+  bool y_vectors;  ///< 4 neighbouring features are stored at once
+  Divisor splits, k_blocks, j_groups;
+};
+
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/// Where a block stands: its weights, i, first j and outputs, its part of l.
+struct BlockPlace {
+  int number;
+  int i, j, k;
+  int rank;  ///< among those that split l
+  int first_slab;
+
+  __device__ explicit BlockPlace(const Arguments& args) : number(static_cast<int>(ptx::block_number())) {
+    const auto take = [](unsigned& rest, const Divisor& count) {
+      const unsigned quotient = count.quotient(rest);
+      const unsigned digit = rest - quotient * count.value();
+      rest = quotient;
+      return static_cast<int>(digit);
+    };
+    auto rest = static_cast<unsigned>(number);
+    rank = take(rest, args.splits);
+    k = take(rest, args.k_blocks) * args.cut.shape.outputs;
+    j = take(rest, args.j_groups) * args.cut.shape.block_j;
+    i = static_cast<int>(rest);
+    first_slab = rank * args.cut.slabs;
+  }
+};
+
+/// The stages of a block and their barriers.
+class Stages {
+ public:
+  __device__ Stages(const Cut& cut, const SharedLayout& layout, std::uint32_t base)
+      : x_(base),
+        weights_(base + layout.weights),
+        barriers_(base + layout.barriers),
+        x_bytes_(cut.stage_slabs * cut.slab_x_bytes()),
+        weight_bytes_(cut.stage_slabs * cut.shape.slab_weight_bytes()),
+        count_(cut.stages) {}
+
+  /// By one thread. Whoever shares x waits for the warps of all blocks that do.
+  __device__ void init(const Cut& cut) const {
+    for (int stage = 0; stage < count_; ++stage) {
+      ptx::barrier_init(x_full(stage), 1);
+      ptx::barrier_init(weights_full(stage), 1);
+      ptx::barrier_init(empty(stage), 4 * cut.shares);
+    }
+    if (cut.splits > 1) {
+      ptx::barrier_init(received(), 1);
+      ptx::barrier_arrive_expecting(received(), (cut.splits - 1) * cut.share_bytes());
+    }
+    ptx::barrier_init_fence();
+  }
+
+  [[nodiscard]] __device__ std::uint32_t x(int stage) const { return x_ + stage * x_bytes_; }
+  [[nodiscard]] __device__ std::uint32_t weights(int stage) const { return weights_ + stage * weight_bytes_; }
+  [[nodiscard]] __device__ std::uint32_t x_full(int stage) const { return barriers_ + stage * barrier_bytes; }
+  [[nodiscard]] __device__ std::uint32_t weights_full(int stage) const { return x_full(stage) + 8; }
+  [[nodiscard]] __device__ std::uint32_t empty(int stage) const { return x_full(stage) + 16; }
+  /// Sums of other blocks are there.
+  [[nodiscard]] __device__ std::uint32_t received() const { return barriers_ + count_ * barrier_bytes; }
+
+ private:
+  std::uint32_t x_, weights_, barriers_;
+  int x_bytes_, weight_bytes_, count_;
+};
+
+#endif
+
+}  // namespace kronsparse::cuda::narrow

@@ -1,0 +1,182 @@
+// The product for small batches in blocks of few outputs: what is brought to a block's stages, and x on its
+// way from there to the registers of wgmma.
+#pragma once
+
+#include "cuda/narrow_tiles.cuh"
+#include "cuda/ring.cuh"
+#include "cuda/tensor_core.cuh"
+
+namespace kronsparse::cuda::narrow {
+
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/// One warp brings all that a block reads.
+class Producer {
+ public:
+  __device__ Producer(const Arguments& args, const BlockPlace& place, const Stages& stages)
+      : args_(args), place_(place), stages_(stages), lane_(static_cast<int>(threadIdx.x) % 32) {
+    from_ = args.weights + std::int64_t{place.number} * args.cut.slabs * args.cut.shape.slab_weight_bytes();
+  }
+
+  /// Weights for as many stages as there are: they wait for nothing.
+  __device__ void fill_weights() const {
+    if (lane_ != 0) return;
+    const int count = min(args_.cut.stages, args_.cut.fillings());
+    for (int filling = 0; filling < count; ++filling) request_weights(filling, filling);
+  }
+
+  /// x, and the other weights. Where there are no boxes, all lanes copy it.
+  __device__ void run() const {
+    if (args_.boxes && lane_ != 0) return;
+    RingPlace at;
+    for (int filling = 0; filling < args_.cut.fillings(); ++filling, at.advance(args_.cut.stages)) {
+      if (filling >= args_.cut.stages) {
+        ptx::barrier_wait(stages_.empty(at.at), at.parity ^ 1);
+        if (lane_ == 0) request_weights(filling, at.at);
+      }
+      if (args_.boxes)
+        request_boxes(filling, at.at);
+      else
+        copy_elements(filling, at.at);
+    }
+  }
+
+ private:
+  __device__ int slabs_of(int filling) const {
+    return min(args_.cut.stage_slabs, args_.cut.slabs - filling * args_.cut.stage_slabs);
+  }
+
+  __device__ void request_weights(int filling, int stage) const {
+    const int slab_bytes = args_.cut.shape.slab_weight_bytes(), bytes = slabs_of(filling) * slab_bytes;
+    ptx::barrier_arrive_expecting(stages_.weights_full(stage), bytes);
+    ptx::copy_bulk(stages_.weights(stage), from_ + std::int64_t{filling} * args_.cut.stage_slabs * slab_bytes,
+                   bytes, stages_.weights_full(stage));
+  }
+
+  /// Blocks that share x bring some samples each.
+  __device__ void request_boxes(int filling, int stage) const {
+    const Cut& cut = args_.cut;
+    const int boxes = slabs_of(filling) * cut.shape.slab_boxes();
+    const int first = (place_.first_slab + filling * cut.stage_slabs) * cut.shape.slab_boxes();
+    const std::uint32_t barrier = stages_.x_full(stage);
+    const int rank = place_.number & (cut.shares - 1), sample = cut.rows / cut.shares * rank;
+    std::uint32_t to = stages_.x(stage) + sample * box_row_bytes;
+    ptx::barrier_arrive_expecting(barrier, boxes * cut.box_bytes());
+    for (int box = first; box < first + boxes; ++box, to += cut.box_bytes()) {
+      const bool is_whole = cut.j_groups == 1;
+      const int at0 = is_whole ? box * (box_row_bytes / 2) : place_.j;
+      const int at1 = is_whole ? place_.i : box * cut.shape.box_terms();
+      const int at2 = is_whole ? sample : place_.i, at3 = is_whole ? 0 : sample;
+      if (cut.shares == 1)
+        ptx::copy_box(to, &args_.x_map, at0, at1, at2, at3, barrier);
+      else
+        ptx::copy_box_to_cluster(to, &args_.x_map, at0, at1, at2, at3, barrier,
+                                 static_cast<std::uint16_t>((1 << cut.shares) - 1));
+    }
+  }
+
+  /// What the copy engine cannot take: to where it would have brought it.
+  __device__ void copy_elements(int filling, int stage) const {
+    const Cut& cut = args_.cut;
+    constexpr int units = box_row_bytes / 16;
+    const int boxes = slabs_of(filling) * cut.shape.slab_boxes();
+    const std::int64_t first =
+        std::int64_t{place_.first_slab + filling * cut.stage_slabs} * cut.shape.slab_terms();
+    const std::int64_t end = args_.c * args_.d;
+    for (int at = lane_; at < boxes * cut.rows * units; at += 32) {
+      const int unit = at % units, row = at / units % cut.rows, box = at / units / cut.rows;
+      // Where the unit lies among those of i; with 16 j of more, it is half of them.
+      std::int64_t feature = first * args_.d + box * (box_row_bytes / 2) + unit * 8;
+      if (cut.j_groups > 1)
+        feature = (first + box * cut.shape.box_terms() + unit / 2) * args_.d + place_.j + unit % 2 * 8;
+      const std::int64_t left = row < args_.batch ? end - feature : 0;
+      const auto* from = static_cast<const std::byte*>(args_.x) +
+                         (row * args_.x_sample + place_.i * end + feature) * std::int64_t{2};
+      mma::store_elements(stages_.x(stage) + box * cut.box_bytes() + row * box_row_bytes +
+                              ((unit ^ (row & args_.swizzle)) << 4),
+                          from, static_cast<int>(max(min(left, std::int64_t{8}), std::int64_t{0})));
+    }
+    ptx::fence_for_bulk();  // wgmma reads as the copy engine does
+    __syncwarp();
+    if (lane_ == 0) ptx::barrier_arrive(stages_.x_full(stage));
+  }
+
+  const Arguments& args_;
+  const BlockPlace& place_;
+  const Stages& stages_;
+  int lane_;
+  const std::byte* from_;
+};
+
+/// A lane's x of a slab, sorted by j: d > 1. With 16 j, of 8 of them at a time.
+template <int block_j>
+class SortedX {
+ public:
+  static constexpr Shape shape{block_j, 8};
+  static constexpr int passes = block_j == 16 ? 2 : 1;
+  static constexpr int steps = shape.slab_steps();
+  static constexpr int products = block_j / passes;  ///< j of a pass
+
+  __device__ explicit SortedX(const Arguments& args) : box_bytes_(args.cut.box_bytes()) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = min(warp * 16 + lane / 4 + 8 * half, args.cut.rows - 1);
+#pragma unroll
+      for (int odd = 0; odd < 2; ++odd)
+        places_[half][odd] = row * box_row_bytes + (((lane % 4 * 2 + odd) ^ (row & args.swizzle)) << 4);
+    }
+  }
+
+  /// Loads what a pass needs of a slab.
+  __device__ void load(std::uint32_t slab, int pass) {
+#pragma unroll
+    for (int unit = 0; unit < units; ++unit)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint4 loaded =
+            block_j == 16 ? ptx::load_shared_16(slab + unit * box_bytes_ + places_[half][pass])
+                          : ptx::load_shared_16(slab + unit / 2 * box_bytes_ + places_[half][unit % 2]);
+        raw_[unit][half][0] = loaded.x;
+        raw_[unit][half][1] = loaded.y;
+        raw_[unit][half][2] = loaded.z;
+        raw_[unit][half][3] = loaded.w;
+      }
+  }
+
+  /// The left operands of all products of what was loaded: [step][j].
+  __device__ void sort(std::uint32_t (&left)[steps * products][4]) const {
+#pragma unroll
+    for (int step = 0; step < steps; ++step)
+#pragma unroll
+      for (int j = 0; j < products; ++j)
+#pragma unroll
+        for (int pair = 0; pair < 2; ++pair)
+#pragma unroll
+          for (int half = 0; half < 2; ++half)
+            left[step * products + j][2 * pair + half] = __byte_perm(
+                word(step, j, pair, 0, half), word(step, j, pair, 1, half), j % 2 == 0 ? 0x5410 : 0x7632);
+  }
+
+ private:
+  /// Of 16 bytes, that a lane loads of each of its two samples.
+  static constexpr int units = block_j < 8 ? 2 : 4;
+
+  /// The word with j and the term at a lane's position 8·pair + odd.
+  [[nodiscard]] __device__ std::uint32_t word(int step, int j, int pair, int odd, int half) const {
+    if constexpr (block_j == 2)
+      return raw_[step][half][2 * pair + odd];
+    else if constexpr (block_j == 4)
+      return raw_[pair][half][2 * odd + j / 2];
+    else
+      return raw_[2 * pair + odd][half][j / 2];
+  }
+
+  int box_bytes_;
+  int places_[2][2];
+  std::uint32_t raw_[units][2][4];
+};
+
+#endif
+
+}  // namespace kronsparse::cuda::narrow
