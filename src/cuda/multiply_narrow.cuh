@@ -143,28 +143,27 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
   ptx::let_later_kernels_start();
   const BlockPlace place(args);
   if (warpgroup == cut.warpgroups) {
-    if (threadIdx.x % 32 == 0) {
-      stages.init(cut);
-      if (args.boxes) ptx::prefetch_map(&args.x_map);
-    }
-    __syncwarp();
+    stages.init(cut);
     ptx::barrier_signal(barriers_are_there, threads + producer_threads);
     if (cut.cluster() > 1) ptx::cluster_arrive();
     const Producer producer(args, place, stages);
     producer.fill_weights();
     __syncwarp();
     ptx::wait_for_earlier_kernels();
-    if (cut.cluster() > 1) ptx::cluster_wait();  // x may go to other blocks
+    if (cut.shares > 1) ptx::cluster_wait();  // x goes to other blocks
     producer.run();
     __syncwarp();
-    if (cut.splits > 1) ptx::cluster_barrier();
+    if (cut.splits > 1) {
+      ptx::cluster_wait();
+      ptx::cluster_barrier();
+    }
     return;
   }
   read_arguments<sizeof(args.x_map)>(args, base + layout.unused);
   ptx::barrier_of(barriers_are_there, threads + producer_threads);
   if (cut.cluster() > 1) ptx::cluster_arrive();
   ptx::wait_for_earlier_kernels();
-  if (cut.cluster() > 1) ptx::cluster_wait();
+  if (cut.shares > 1) ptx::cluster_wait();
 
   float sums[block_j][outputs / 2];
 #pragma unroll
@@ -183,6 +182,7 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
     }
     ptx::fence_for_bulk();
     ptx::barrier_of(sums_are_there, threads);
+    ptx::cluster_wait();  // other blocks have begun
     store.send(stages.received());
     ptx::barrier_wait(stages.received(), 0);
     __syncwarp();

@@ -213,18 +213,20 @@ class Stages {
         weight_bytes_(cut.stage_slabs * cut.shape.slab_weight_bytes()),
         count_(cut.stages) {}
 
-  /// By one thread. Whoever shares x waits for the warps of all blocks that do.
+  /// By one warp. Whoever shares x waits for the warps of all blocks that do.
   __device__ void init(const Cut& cut) const {
-    for (int stage = 0; stage < count_; ++stage) {
+    const auto lane = static_cast<int>(threadIdx.x) % 32;
+    for (int stage = lane; stage < count_; stage += 32) {
       ptx::barrier_init(x_full(stage), 1);
       ptx::barrier_init(weights_full(stage), 1);
       ptx::barrier_init(empty(stage), 4 * cut.shares);
     }
-    if (cut.splits > 1) {
+    if (cut.splits > 1 && lane == 0) {
       ptx::barrier_init(received(), 1);
       ptx::barrier_arrive_expecting(received(), (cut.splits - 1) * cut.share_bytes());
     }
     ptx::barrier_init_fence();
+    __syncwarp();
   }
 
   [[nodiscard]] __device__ std::uint32_t x(int stage) const { return x_ + stage * x_bytes_; }

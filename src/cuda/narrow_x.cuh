@@ -21,6 +21,7 @@ class Producer {
   /// Weights for as many stages as there are: they wait for nothing.
   __device__ void fill_weights() const {
     if (lane_ != 0) return;
+    if (args_.boxes) ptx::prefetch_map(&args_.x_map);
     const int count = min(args_.cut.stages, args_.cut.fillings());
     for (int filling = 0; filling < count; ++filling) request_weights(filling, filling);
   }
