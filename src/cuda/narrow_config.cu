@@ -75,7 +75,8 @@ void for_each_completion(Cut cut, const GpuFacts& facts, Visitor&& visit) {
       int before = 0;
       for (const int resident : {2, 1}) {
         const auto room = (static_cast<int>(facts.shared_bytes) + 1024) / resident - 1024;
-        cut.stages = cut.fillings();
+        const int stage_bytes = cut.stage_slabs * (cut.slab_x_bytes() + cut.shape.slab_weight_bytes());
+        cut.stages = std::min(cut.fillings(), room / stage_bytes);
         while (cut.stages > before && shared_layout(cut).total > room) --cut.stages;
         if (cut.stages < std::min(cut.fillings(), std::max(3, cut.warpgroups + 1)) || cut.stages == before)
           continue;

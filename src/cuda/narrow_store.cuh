@@ -51,11 +51,14 @@ class SumStore {
 
   /// Adds the sums of all warpgroups to those of the first.
   __device__ void add_warpgroups() const {
-    for_units(args_.cut.rows, [&](int row, int unit) {
-      const std::uint32_t to = sums_ + row * sample_bytes + unit_place(unit);
-      float four[4] = {};
-      for (int w = 0; w < args_.cut.warpgroups; ++w) add(four, to + w * args_.cut.rows * sample_bytes);
-      ptx::store_shared_floats(to, four[0], four[1], four[2], four[3]);
+    for_units(args_.cut.rows, [&](const Units& units) {
+      float values[4 * at_once] = {};
+      for (int w = 0; w < args_.cut.warpgroups; ++w) units.add(values, warpgroup_sums(w));
+#pragma unroll
+      for (int u = 0; u < at_once; ++u)
+        if (units.is_there(u))
+          ptx::store_shared_floats(sums_ + units.place(u), values[4 * u], values[4 * u + 1],
+                                   values[4 * u + 2], values[4 * u + 3]);
     });
   }
 
@@ -72,55 +75,89 @@ class SumStore {
   __device__ void finish() const {
     const Cut& cut = args_.cut;
     const int first = place_.rank * cut.share_rows();
-    const int there = min(args_.batch - first, cut.share_rows());
-    for_units(there, [&](int row, int unit) {
-      const int at = row * sample_bytes + unit_place(unit);
-      float four[4] = {};
+    for_units(min(args_.batch - first, cut.share_rows()), [&](const Units& units) {
+      float values[4 * at_once] = {};
       if (cut.splits == 1)
-        for (int w = 0; w < cut.warpgroups; ++w) add(four, sums_ + w * cut.rows * sample_bytes + at);
+        for (int w = 0; w < cut.warpgroups; ++w) units.add(values, warpgroup_sums(w));
       else
         for (int rank = 0; rank < cut.splits; ++rank)
-          add(four, (rank == place_.rank ? sums_ : received_) + rank * cut.share_bytes() + at);
-      store(four, first + row, unit);
+          units.add(values, (rank == place_.rank ? sums_ : received_) + rank * cut.share_bytes());
+      if (args_.bias != nullptr)
+#pragma unroll
+        for (int u = 0; u < at_once; ++u)
+          if (units.is_there(u)) add_bias(values + 4 * u, units.unit(u));
+      activate_all(values, args_.activation);
+#pragma unroll
+      for (int u = 0; u < at_once; ++u)
+        if (units.is_there(u)) store(values + 4 * u, first + units.row(u), units.unit(u));
     });
   }
 
  private:
   static constexpr Shape shape{block_j, outputs};
   static constexpr int sample_bytes = shape.sample_bytes();
+  static constexpr int at_once = 4;  ///< units of a thread, whose loads do not wait for each other
 
   /// Units that lanes of a warp write together lie in different banks.
   __device__ static int unit_place(int unit) { return (unit ^ (unit / 8 % 8)) * 16; }
 
-  __device__ static void add(float (&to)[4], std::uint32_t from) {
-    const uint4 part = ptx::load_shared_16(from);
-    to[0] += __uint_as_float(part.x), to[1] += __uint_as_float(part.y);
-    to[2] += __uint_as_float(part.z), to[3] += __uint_as_float(part.w);
+  [[nodiscard]] __device__ std::uint32_t warpgroup_sums(int warpgroup) const {
+    return sums_ + warpgroup * args_.cut.rows * sample_bytes;
   }
+
+  /// Some units of a thread, of `count` in all.
+  struct Units {
+    int first, step, count;
+
+    [[nodiscard]] __device__ bool is_there(int u) const { return first + u * step < count; }
+    [[nodiscard]] __device__ int row(int u) const { return (first + u * step) / of_a_row; }
+    [[nodiscard]] __device__ int unit(int u) const { return (first + u * step) % of_a_row; }
+    [[nodiscard]] __device__ int place(int u) const { return row(u) * sample_bytes + unit_place(unit(u)); }
+
+    __device__ void add(float (&values)[4 * at_once], std::uint32_t from) const {
+#pragma unroll
+      for (int u = 0; u < at_once; ++u) {
+        const uint4 part = is_there(u) ? ptx::load_shared_16(from + place(u)) : uint4{0, 0, 0, 0};
+        values[4 * u] += __uint_as_float(part.x), values[4 * u + 1] += __uint_as_float(part.y);
+        values[4 * u + 2] += __uint_as_float(part.z), values[4 * u + 3] += __uint_as_float(part.w);
+      }
+    }
+  };
+  static constexpr int of_a_row = block_j * outputs / 4;
 
   /// Shares the units of so many rows out to the threads that multiply.
   template <class Body>
   __device__ void for_units(int rows, Body&& body) const {
-    constexpr int units = block_j * outputs / 4;
+    const int threads = args_.cut.threads();
 #pragma unroll 1
-    for (int at = threadIdx.x; at < rows * units; at += args_.cut.threads()) body(at / units, at % units);
+    for (int first = threadIdx.x; first < rows * of_a_row; first += at_once * threads)
+      body(Units{first, threads, rows * of_a_row});
   }
 
-  __device__ void store(float (&four)[4], int sample, int unit) const {
-    // All j of an output, and so of neighbouring outputs, are neighbours; 16 of more are so among themselves.
-    const int k = place_.k + unit * 4 / block_j, j = unit * 4 % block_j;
-    const std::int64_t feature = (place_.i * args_.b + k) * args_.d + place_.j + j;
-    const auto there = static_cast<int>(min((args_.b - k) * args_.d - j, std::int64_t{4}));
-    if (there <= 0) return;
-    if (args_.bias != nullptr)
+  /// The first feature of a unit. All j of an output, and so of neighbouring outputs, are neighbours; 16 of
+  /// more are so among themselves.
+  [[nodiscard]] __device__ std::int64_t feature_of(int unit) const {
+    return (place_.i * args_.b + place_.k + unit * 4 / block_j) * args_.d + place_.j + unit * 4 % block_j;
+  }
+  /// How many of its features exist; none where it is below 1.
+  [[nodiscard]] __device__ int features_of(int unit) const {
+    return static_cast<int>(
+        min((args_.b - place_.k - unit * 4 / block_j) * args_.d - unit * 4 % block_j, std::int64_t{4}));
+  }
+
+  __device__ void add_bias(float* four, int unit) const {
+    const T* from = static_cast<const T*>(args_.bias) + feature_of(unit);
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        if (e < there) four[e] += static_cast<float>(__ldcg(static_cast<const T*>(args_.bias) + feature + e));
-    activate_all(four, args_.activation);
-    T* const to = static_cast<T*>(args_.y) + sample * args_.y_sample + feature;
+    for (int e = 0; e < 4; ++e)
+      if (e < features_of(unit)) four[e] += static_cast<float>(__ldcg(from + e));
+  }
+
+  __device__ void store(const float* four, int sample, int unit) const {
+    T* const to = static_cast<T*>(args_.y) + sample * args_.y_sample + feature_of(unit);
+    const int there = features_of(unit);
     const T rounded[4] = {static_cast<T>(four[0]), static_cast<T>(four[1]), static_cast<T>(four[2]),
                           static_cast<T>(four[3])};
-    if (args_.y_vectors) {
+    if (args_.y_vectors && there > 0) {
       uint2 vector;
       memcpy(&vector, rounded, sizeof(vector));
       *reinterpret_cast<uint2*>(to) = vector;
