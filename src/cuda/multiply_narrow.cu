@@ -63,8 +63,8 @@ std::string refuse(const Problem& problem, Device device) {
   if (problem.batch > max_samples)
     return message("is for batches of at most {}, not {}", max_samples, problem.batch);
   const std::int64_t d = problem.pattern.d;
-  if (d != 1 && d != 2 && d != 4 && d != 8 && d % 16 != 0)
-    return message("takes d = 1, 2, 4, 8 or multiples of 16, not {}", d);
+  if (d != 1 && d != 2 && d != 4 && d % 8 != 0)
+    return message("takes d = 1, 2, 4 or multiples of 8, not {}", d);
   const GpuFacts& facts = gpu(device);
   if (facts.compute_capability != 90)
     return message("needs compute capability 9.0, {} has {}.{}", facts.name, facts.compute_capability / 10,

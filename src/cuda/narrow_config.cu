@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t max_blocks = std::int64_t{1} << 27;
 constexpr std::int64_t max_slabs = std::int64_t{1} << 20;
 
-/// All j of a block are all there are, and terms and j lie together; else 16 j of each term do.
+/// All j of a block are all there are, and terms and j lie together; else 8 or 16 j of each term do.
 TensorView x_view(const Product& p, const Cut& cut, const void* x) {
   const int samples = cut.rows / cut.shares;
   if (cut.j_groups == 1)
@@ -22,7 +22,7 @@ TensorView x_view(const Product& p, const Cut& cut, const void* x) {
           .sizes = {p.d, p.c, p.a, p.batch},
           .strides = {p.d, p.c * p.d, p.x_sample},
           .box = {cut.shape.block_j, cut.shape.box_terms(), 1, samples},
-          .swaps_halves = true};
+          .swaps_halves = cut.shape.block_j == 16};
 }
 
 /// Clusters of so many blocks leave some multiprocessors of an H200 without work.
@@ -45,7 +45,9 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double w_bytes = static_cast<double>(cut.slabs) * cut.shape.slab_weight_bytes();
   const double x_bytes = static_cast<double>(cut.slabs) * cut.slab_x_bytes();
   const bool boxes = x_view(p, cut, nullptr).strides_fit();
-  const double x_rate = !boxes ? element_rate : cut.shares >= 4 ? shared_copy_rate : copy_rate;
+  // Of sectors of 32 bytes in L2, rows of 8 j use half.
+  const double used = cut.j_groups > 1 && cut.shape.block_j == 8 ? 0.5 : 1.0;
+  const double x_rate = !boxes ? element_rate : used * (cut.shares >= 4 ? shared_copy_rate : copy_rate);
   const double from_memory = blocks * w_bytes / facts.memory_rate;
   const double to_blocks = rounds * (w_bytes / copy_rate + x_bytes / x_rate);
   const double bringing = std::max(from_memory, to_blocks) + 0.2 * std::min(from_memory, to_blocks);
@@ -89,7 +91,7 @@ void for_each_completion(Cut cut, const GpuFacts& facts, Visitor&& visit) {
 template <class Visitor>
 void for_each_cut(const Product& p, const GpuFacts& facts, Visitor&& visit) {
   for (const Shape& shape : shapes) {
-    if (shape.block_j != (p.d > 16 ? 16 : p.d) || p.d % shape.block_j != 0) continue;
+    if (shape.block_j != p.d && (shape.block_j < 8 || p.d % shape.block_j != 0)) continue;
     const std::int64_t all_slabs = divided_up(p.c, shape.slab_terms());
     const std::int64_t j_groups = p.d / shape.block_j;
     Cut cut;
@@ -136,7 +138,7 @@ Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weigh
                        const Operands& operands) {
   const Product p = product_of(problem);
   const TensorView x = x_view(p, cut, operands.x);
-  // Neighbours in y: all features, or 16 j of each output.
+  // Neighbours in y: all features, or the block's j of each output.
   const bool fours = (cut.j_groups > 1 || p.b * p.d % 4 == 0) && (p.batch == 1 || p.y_sample % 4 == 0) &&
                      reinterpret_cast<std::uintptr_t>(operands.y) % 8 == 0;
   return {.x_map = x.fits() ? tensor_map(x) : CUtensorMap{},
@@ -146,7 +148,9 @@ Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weigh
           .bias = operands.bias,
           .cut = cut,
           .boxes = x.fits(),
-          .swizzle = cut.j_groups == 1 ? 7 : 1,
+          .swizzle = cut.j_groups == 1         ? 7
+                     : cut.shape.block_j == 16 ? 1
+                                               : 0,
           .batch = static_cast<int>(p.batch),
           .activation = problem.activation,
           .b = p.b,

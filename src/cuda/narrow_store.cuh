@@ -134,7 +134,7 @@ class SumStore {
       body(Units{first, threads, rows * of_a_row});
   }
 
-  /// The first feature of a unit. All j of an output, and so of neighbouring outputs, are neighbours; 16 of
+  /// The first feature of a unit. All j of an output, and so of neighbouring outputs, are neighbours; some of
   /// more are so among themselves.
   [[nodiscard]] __device__ std::int64_t feature_of(int unit) const {
     return (place_.i * args_.b + place_.k + unit * 4 / block_j) * args_.d + place_.j + unit * 4 % block_j;

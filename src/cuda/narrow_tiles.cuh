@@ -35,7 +35,7 @@ inline constexpr int barriers_are_there = 1, sums_are_there = 2;  ///< numbered 
 
 /// What a block multiplies; every shape is a kernel.
 struct Shape {
-  int block_j;  ///< neighbouring j: all of d, or 16
+  int block_j;  ///< neighbouring j: all of d, or 8 or 16 of them
   int outputs;  ///< of each j
 
   [[nodiscard]] __host__ __device__ constexpr int block_outputs() const { return block_j * outputs; }

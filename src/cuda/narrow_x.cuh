@@ -86,10 +86,13 @@ class Producer {
     const std::int64_t end = args_.c * args_.d;
     for (int at = lane_; at < boxes * cut.rows * units; at += 32) {
       const int unit = at % units, row = at / units % cut.rows, box = at / units / cut.rows;
-      // Where the unit lies among those of i; with 16 j of more, it is half of them.
+      // Where the unit lies among those of i; with some j of more, it is 8 of them.
       std::int64_t feature = first * args_.d + box * (box_row_bytes / 2) + unit * 8;
-      if (cut.j_groups > 1)
-        feature = (first + box * cut.shape.box_terms() + unit / 2) * args_.d + place_.j + unit % 2 * 8;
+      if (cut.j_groups > 1) {
+        const int octets = cut.shape.block_j / 8;
+        feature =
+            (first + box * cut.shape.box_terms() + unit / octets) * args_.d + place_.j + unit % octets * 8;
+      }
       const std::int64_t left = row < args_.batch ? end - feature : 0;
       const auto* from = static_cast<const std::byte*>(args_.x) +
                          (row * args_.x_sample + place_.i * end + feature) * std::int64_t{2};
