@@ -36,19 +36,20 @@ class Consumer {
   template <class Body>
   __device__ void for_slabs(Body&& body) {
     const Cut& cut = args_.cut;
+    const int fillings = cut.fillings(), slab_x_bytes = shape.slab_boxes() * cut.box_bytes();
     RingPlace at;
     at.skip(cut.stages, warpgroup_);
 #pragma unroll 1
-    for (int filling = warpgroup_; filling < cut.fillings(); filling += cut.warpgroups) {
+    for (int filling = warpgroup_; filling < fillings; filling += cut.warpgroups) {
       ptx::barrier_wait(stages_.weights_full(at.at), at.parity);
       ptx::barrier_wait(stages_.x_full(at.at), at.parity);
       const int slabs = min(cut.stage_slabs, cut.slabs - filling * cut.stage_slabs);
 #pragma unroll 1
       for (int slab = 0; slab < slabs; ++slab)
-        body(stages_.x(at.at) + slab * cut.slab_x_bytes(),
+        body(stages_.x(at.at) + slab * slab_x_bytes,
              stages_.weights(at.at) + slab * shape.slab_weight_bytes(), slab == 0);
       // Nobody waits for the last fillings to be used up.
-      previous_ = filling + cut.stages < cut.fillings() ? at.at : -1;
+      previous_ = filling + cut.stages < fillings ? at.at : -1;
       at.skip(cut.stages, cut.warpgroups);
     }
   }
@@ -134,7 +135,8 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
   using namespace narrow;
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) std::byte shared_memory[];
-  const Cut& cut = args.cut;
+  Cut cut = args.cut;
+  cut.shape = {block_j, outputs};  // what follows from it is then known to the compiler
   const SharedLayout layout = shared_layout(cut);
   const std::uint32_t base = ptx::shared_address(shared_memory);
   const Stages stages(cut, layout, base);
@@ -146,7 +148,7 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
     stages.init(cut);
     ptx::barrier_signal(barriers_are_there, threads + producer_threads);
     if (cut.cluster() > 1) ptx::cluster_arrive();
-    const Producer producer(args, place, stages);
+    const Producer<block_j, outputs> producer(args, place, stages);
     producer.fill_weights();
     __syncwarp();
     ptx::wait_for_earlier_kernels();
@@ -165,6 +167,7 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
   ptx::wait_for_earlier_kernels();
   if (cut.shares > 1) ptx::cluster_wait();
 
+  const SumStore<T, block_j, outputs> store(args, place, layout, base);
   float sums[block_j][outputs / 2];
 #pragma unroll
   for (int j = 0; j < block_j; ++j)
@@ -172,7 +175,6 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
     for (int at = 0; at < outputs / 2; ++at) sums[j][at] = 0.0f;
   Consumer<T, block_j, outputs>(args, stages, warpgroup).multiply(sums);
 
-  const SumStore<T, block_j, outputs> store(args, place, layout, base);
   ptx::barrier_of(sums_are_there, threads);  // in place of the stages, which nobody reads now
   store.put(sums, warpgroup);
   if (cut.splits > 1) {

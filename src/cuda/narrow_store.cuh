@@ -17,7 +17,11 @@ class SumStore {
 
   __device__ SumStore(const Arguments& args, const BlockPlace& place, const SharedLayout& layout,
                       std::uint32_t base)
-      : args_(args), place_(place), sums_(base), received_(base + layout.received) {}
+      : args_(args),
+        place_(place),
+        sums_(base),
+        received_(base + layout.received),
+        share_rows_(args.cut.share_rows()) {}
 
   /// By each warpgroup, to rows of its own.
   __device__ void put(const Sums& sums, int warpgroup) const {
@@ -66,7 +70,7 @@ class SumStore {
   __device__ void send(std::uint32_t barrier) const {
     const auto to = static_cast<int>(threadIdx.x);
     if (to >= args_.cut.splits || to == place_.rank) return;
-    const int bytes = args_.cut.share_bytes();
+    const int bytes = share_rows_ * sample_bytes;
     ptx::copy_bulk_to_cluster(ptx::cluster_address(received_ + place_.rank * bytes, to), sums_ + to * bytes,
                               bytes, ptx::cluster_address(barrier, to));
   }
@@ -74,14 +78,14 @@ class SumStore {
   /// Adds up what warpgroups have, or blocks of the cluster, in their order: results of this block to y.
   __device__ void finish() const {
     const Cut& cut = args_.cut;
-    const int first = place_.rank * cut.share_rows();
-    for_units(min(args_.batch - first, cut.share_rows()), [&](const Units& units) {
+    const int first = place_.rank * share_rows_;
+    for_units(min(args_.batch - first, share_rows_), [&](const Units& units) {
       float values[4 * at_once] = {};
       if (cut.splits == 1)
         for (int w = 0; w < cut.warpgroups; ++w) units.add(values, warpgroup_sums(w));
       else
         for (int rank = 0; rank < cut.splits; ++rank)
-          units.add(values, (rank == place_.rank ? sums_ : received_) + rank * cut.share_bytes());
+          units.add(values, (rank == place_.rank ? sums_ : received_) + rank * share_rows_ * sample_bytes);
       if (args_.bias != nullptr)
 #pragma unroll
         for (int u = 0; u < at_once; ++u)
@@ -171,6 +175,7 @@ class SumStore {
   const Arguments& args_;
   const BlockPlace& place_;
   std::uint32_t sums_, received_;
+  int share_rows_;
 };
 
 #endif

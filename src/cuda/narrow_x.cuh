@@ -10,31 +10,48 @@ namespace kronsparse::cuda::narrow {
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// One warp brings all that a block reads.
+/// One warp brings all that a block reads. What a single lane computes one by one takes as long as the copies
+/// themselves: everything that does not change is known beforehand, and lanes ask for stages side by side as
+/// long as these are free.
+template <int block_j, int outputs>
 class Producer {
  public:
   __device__ Producer(const Arguments& args, const BlockPlace& place, const Stages& stages)
-      : args_(args), place_(place), stages_(stages), lane_(static_cast<int>(threadIdx.x) % 32) {
-    from_ = args.weights + std::int64_t{place.number} * args.cut.slabs * args.cut.shape.slab_weight_bytes();
+      : args_(args),
+        place_(place),
+        stages_(stages),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        stage_slabs_(args.cut.stage_slabs),
+        last_slabs_(args.cut.slabs - (args.cut.fillings() - 1) * args.cut.stage_slabs),
+        fillings_(args.cut.fillings()),
+        free_(min(args.cut.stages, fillings_)),
+        shares_(args.cut.shares),
+        is_whole_(args.cut.j_groups == 1),
+        box_bytes_(args.cut.box_bytes()),
+        sample_(args.cut.rows / shares_ * (place.number & (shares_ - 1))),
+        first_box_(place.first_slab * shape.slab_boxes()) {
+    from_ = args.weights + std::int64_t{place.number} * args.cut.slabs * shape.slab_weight_bytes();
   }
 
   /// Weights for as many stages as there are: they wait for nothing.
   __device__ void fill_weights() const {
-    if (lane_ != 0) return;
-    if (args_.boxes) ptx::prefetch_map(&args_.x_map);
-    const int count = min(args_.cut.stages, args_.cut.fillings());
-    for (int filling = 0; filling < count; ++filling) request_weights(filling, filling);
+    if (args_.boxes && lane_ == 0) ptx::prefetch_map(&args_.x_map);
+    for (int filling = lane_; filling < free_; filling += 32) request_weights(filling, filling);
   }
 
   /// x, and the other weights. Where there are no boxes, all lanes copy it.
   __device__ void run() const {
-    if (args_.boxes && lane_ != 0) return;
+    if (!args_.boxes) {
+      for (int filling = 0; filling < free_; ++filling) copy_elements(filling, filling);
+    } else {
+      for (int filling = lane_; filling < free_; filling += 32) request_boxes(filling, filling);
+      if (lane_ != 0) return;
+    }
     RingPlace at;
-    for (int filling = 0; filling < args_.cut.fillings(); ++filling, at.advance(args_.cut.stages)) {
-      if (filling >= args_.cut.stages) {
-        ptx::barrier_wait(stages_.empty(at.at), at.parity ^ 1);
-        if (lane_ == 0) request_weights(filling, at.at);
-      }
+    at.skip(args_.cut.stages, free_);
+    for (int filling = free_; filling < fillings_; ++filling, at.advance(args_.cut.stages)) {
+      ptx::barrier_wait(stages_.empty(at.at), at.parity ^ 1);
+      if (lane_ == 0) request_weights(filling, at.at);
       if (args_.boxes)
         request_boxes(filling, at.at);
       else
@@ -43,36 +60,33 @@ class Producer {
   }
 
  private:
-  __device__ int slabs_of(int filling) const {
-    return min(args_.cut.stage_slabs, args_.cut.slabs - filling * args_.cut.stage_slabs);
-  }
+  static constexpr Shape shape{block_j, outputs};
+
+  __device__ int slabs_of(int filling) const { return filling + 1 < fillings_ ? stage_slabs_ : last_slabs_; }
 
   __device__ void request_weights(int filling, int stage) const {
-    const int slab_bytes = args_.cut.shape.slab_weight_bytes(), bytes = slabs_of(filling) * slab_bytes;
+    const int bytes = slabs_of(filling) * shape.slab_weight_bytes();
     ptx::barrier_arrive_expecting(stages_.weights_full(stage), bytes);
-    ptx::copy_bulk(stages_.weights(stage), from_ + std::int64_t{filling} * args_.cut.stage_slabs * slab_bytes,
-                   bytes, stages_.weights_full(stage));
+    ptx::copy_bulk(stages_.weights(stage), from_ + filling * stage_slabs_ * shape.slab_weight_bytes(), bytes,
+                   stages_.weights_full(stage));
   }
 
   /// Blocks that share x bring some samples each.
   __device__ void request_boxes(int filling, int stage) const {
-    const Cut& cut = args_.cut;
-    const int boxes = slabs_of(filling) * cut.shape.slab_boxes();
-    const int first = (place_.first_slab + filling * cut.stage_slabs) * cut.shape.slab_boxes();
+    const int boxes = slabs_of(filling) * shape.slab_boxes();
+    const int first = first_box_ + filling * stage_slabs_ * shape.slab_boxes();
     const std::uint32_t barrier = stages_.x_full(stage);
-    const int rank = place_.number & (cut.shares - 1), sample = cut.rows / cut.shares * rank;
-    std::uint32_t to = stages_.x(stage) + sample * box_row_bytes;
-    ptx::barrier_arrive_expecting(barrier, boxes * cut.box_bytes());
-    for (int box = first; box < first + boxes; ++box, to += cut.box_bytes()) {
-      const bool is_whole = cut.j_groups == 1;
-      const int at0 = is_whole ? box * (box_row_bytes / 2) : place_.j;
-      const int at1 = is_whole ? place_.i : box * cut.shape.box_terms();
-      const int at2 = is_whole ? sample : place_.i, at3 = is_whole ? 0 : sample;
-      if (cut.shares == 1)
+    std::uint32_t to = stages_.x(stage) + sample_ * box_row_bytes;
+    ptx::barrier_arrive_expecting(barrier, boxes * box_bytes_);
+    for (int box = first; box < first + boxes; ++box, to += box_bytes_) {
+      const int at0 = is_whole_ ? box * (box_row_bytes / 2) : place_.j;
+      const int at1 = is_whole_ ? place_.i : box * shape.box_terms();
+      const int at2 = is_whole_ ? sample_ : place_.i, at3 = is_whole_ ? 0 : sample_;
+      if (shares_ == 1)
         ptx::copy_box(to, &args_.x_map, at0, at1, at2, at3, barrier);
       else
         ptx::copy_box_to_cluster(to, &args_.x_map, at0, at1, at2, at3, barrier,
-                                 static_cast<std::uint16_t>((1 << cut.shares) - 1));
+                                 static_cast<std::uint16_t>((1 << shares_) - 1));
     }
   }
 
@@ -80,25 +94,23 @@ class Producer {
   __device__ void copy_elements(int filling, int stage) const {
     const Cut& cut = args_.cut;
     constexpr int units = box_row_bytes / 16;
-    const int boxes = slabs_of(filling) * cut.shape.slab_boxes();
-    const std::int64_t first =
-        std::int64_t{place_.first_slab + filling * cut.stage_slabs} * cut.shape.slab_terms();
+    const int boxes = slabs_of(filling) * shape.slab_boxes();
+    const std::int64_t first = std::int64_t{place_.first_slab + filling * stage_slabs_} * shape.slab_terms();
     const std::int64_t end = args_.c * args_.d;
     for (int at = lane_; at < boxes * cut.rows * units; at += 32) {
       const int unit = at % units, row = at / units % cut.rows, box = at / units / cut.rows;
       // Where the unit lies among those of i; with some j of more, it is 8 of them.
       std::int64_t feature = first * args_.d + box * (box_row_bytes / 2) + unit * 8;
       if (cut.j_groups > 1) {
-        const int octets = cut.shape.block_j / 8;
-        feature =
-            (first + box * cut.shape.box_terms() + unit / octets) * args_.d + place_.j + unit % octets * 8;
+        const int octets = shape.block_j / 8;
+        feature = (first + box * shape.box_terms() + unit / octets) * args_.d + place_.j + unit % octets * 8;
       }
       const std::int64_t left = row < args_.batch ? end - feature : 0;
       const auto* from = static_cast<const std::byte*>(args_.x) +
                          (row * args_.x_sample + place_.i * end + feature) * std::int64_t{2};
-      mma::store_elements(stages_.x(stage) + box * cut.box_bytes() + row * box_row_bytes +
-                              ((unit ^ (row & args_.swizzle)) << 4),
-                          from, static_cast<int>(max(min(left, std::int64_t{8}), std::int64_t{0})));
+      mma::store_elements(
+          stages_.x(stage) + box * box_bytes_ + row * box_row_bytes + ((unit ^ (row & args_.swizzle)) << 4),
+          from, static_cast<int>(max(min(left, std::int64_t{8}), std::int64_t{0})));
     }
     ptx::fence_for_bulk();  // wgmma reads as the copy engine does
     __syncwarp();
@@ -109,6 +121,14 @@ class Producer {
   const BlockPlace& place_;
   const Stages& stages_;
   int lane_;
+  int stage_slabs_, last_slabs_;  ///< of a filling, and of the last one
+  int fillings_;
+  int free_;  ///< fillings that find their stage empty
+  int shares_;
+  bool is_whole_;  ///< all j are in the block
+  int box_bytes_;
+  int sample_;  ///< the first one that this block brings
+  int first_box_;
   const std::byte* from_;
 };
 
