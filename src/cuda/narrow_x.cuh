@@ -101,9 +101,11 @@ class Producer {
       const int unit = at % units, row = at / units % cut.rows, box = at / units / cut.rows;
       // Where the unit lies among those of i; with some j of more, it is 8 of them.
       std::int64_t feature = first * args_.d + box * (box_row_bytes / 2) + unit * 8;
-      if (cut.j_groups > 1) {
-        const int octets = shape.block_j / 8;
-        feature = (first + box * shape.box_terms() + unit / octets) * args_.d + place_.j + unit % octets * 8;
+      if constexpr (block_j >= 8) {
+        constexpr int octets = block_j / 8;
+        if (!is_whole_)
+          feature =
+              (first + box * shape.box_terms() + unit / octets) * args_.d + place_.j + unit % octets * 8;
       }
       const std::int64_t left = row < args_.batch ? end - feature : 0;
       const auto* from = static_cast<const std::byte*>(args_.x) +
