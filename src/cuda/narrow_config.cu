@@ -34,7 +34,8 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   constexpr double clock = 1.7e9;
   constexpr double start = 2.0e-6;  // of a kernel that does little, and the way of its first bytes
   constexpr double copy_rate = 42 * clock, shared_copy_rate = 70 * clock;  // to each multiprocessor, from L2
-  constexpr double element_rate = 1 * clock;                               // where threads copy
+  constexpr double request_clocks = 32;
+  constexpr double element_rate = 1 * clock;  // where threads copy
   constexpr double exchange_clocks = 670, exchange_rate = 18.4 * clock;
   constexpr double shared_memory_rate = 128 * clock;
 
@@ -50,7 +51,10 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double x_rate = !boxes ? element_rate : used * (cut.shares >= 4 ? shared_copy_rate : copy_rate);
   const double from_memory = blocks * w_bytes / facts.memory_rate;
   const double to_blocks = rounds * (w_bytes / copy_rate + x_bytes / x_rate);
-  const double bringing = std::max(from_memory, to_blocks) + 0.2 * std::min(from_memory, to_blocks);
+  // One thread asks for everything.
+  const double asking = rounds * (cut.fillings() + static_cast<double>(cut.slabs) * cut.shape.slab_boxes()) *
+                        request_clocks / clock;
+  const double bringing = std::max({from_memory, to_blocks, asking}) + 0.2 * std::min(from_memory, to_blocks);
 
   // A warpgroup waits for loads and products of each slab; what it does is hidden but for the last.
   const double slab_seconds =
@@ -83,7 +87,8 @@ void for_each_completion(Cut cut, const GpuFacts& facts, Visitor&& visit) {
         if (cut.stages < std::min(cut.fillings(), std::max(3, cut.warpgroups + 1)) || cut.stages == before)
           continue;
         before = cut.stages;
-        visit(cut);
+        for (cut.ahead = 0; cut.ahead <= (cut.fillings() > cut.stages ? 1 : 0); ++cut.ahead) visit(cut);
+        cut.ahead = 0;
       }
     }
 }

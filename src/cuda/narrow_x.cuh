@@ -33,10 +33,13 @@ class Producer {
     from_ = args.weights + std::int64_t{place.number} * args.cut.slabs * shape.slab_weight_bytes();
   }
 
-  /// Weights for as many stages as there are: they wait for nothing.
+  /// Weights for as many stages as there are: they wait for nothing. Others may come as far as L2.
   __device__ void fill_weights() const {
     if (args_.boxes && lane_ == 0) ptx::prefetch_map(&args_.x_map);
     for (int filling = lane_; filling < free_; filling += 32) request_weights(filling, filling);
+    if (args_.cut.ahead == 0) return;
+    for (int filling = free_ + lane_; filling < fillings_; filling += 32)
+      ptx::prefetch_bulk(weights_of(filling), weight_bytes_of(filling));
   }
 
   /// x, and the other weights. Where there are no boxes, all lanes copy it.
@@ -64,11 +67,15 @@ class Producer {
 
   __device__ int slabs_of(int filling) const { return filling + 1 < fillings_ ? stage_slabs_ : last_slabs_; }
 
+  __device__ const std::byte* weights_of(int filling) const {
+    return from_ + std::int64_t{filling} * stage_slabs_ * shape.slab_weight_bytes();
+  }
+  __device__ int weight_bytes_of(int filling) const { return slabs_of(filling) * shape.slab_weight_bytes(); }
+
   __device__ void request_weights(int filling, int stage) const {
-    const int bytes = slabs_of(filling) * shape.slab_weight_bytes();
+    const int bytes = weight_bytes_of(filling);
     ptx::barrier_arrive_expecting(stages_.weights_full(stage), bytes);
-    ptx::copy_bulk(stages_.weights(stage), from_ + filling * stage_slabs_ * shape.slab_weight_bytes(), bytes,
-                   stages_.weights_full(stage));
+    ptx::copy_bulk(stages_.weights(stage), weights_of(filling), bytes, stages_.weights_full(stage));
   }
 
   /// Blocks that share x bring some samples each.

@@ -110,7 +110,7 @@ TEST(Narrow, LongSums) {
 TEST(NarrowCoverage, EveryWay) {
   if (quick || cuts.empty()) GTEST_SKIP() << "needs all cases";
   std::set<std::tuple<DType, int, int>> shapes;
-  std::set<int> splits, shares, warpgroups, stage_slabs;
+  std::set<int> splits, shares, warpgroups, stage_slabs, ahead;
   std::set<bool> boxes, y_vectors, refilled;
   std::set<int> parts_of_j;
   bool shares_refilled = false;
@@ -121,6 +121,7 @@ TEST(NarrowCoverage, EveryWay) {
     shares.insert(cut.shares);
     warpgroups.insert(cut.warpgroups);
     stage_slabs.insert(cut.stage_slabs);
+    ahead.insert(cut.ahead);
     boxes.insert(how.boxes);
     y_vectors.insert(how.y_vectors);
     refilled.insert(cut.fillings() > cut.stages);
@@ -132,6 +133,7 @@ TEST(NarrowCoverage, EveryWay) {
   EXPECT_EQ(shares, (std::set<int>{1, 2, 4, 8}));
   EXPECT_EQ(warpgroups, (std::set<int>{1, 2, 3, 4}));
   EXPECT_EQ(stage_slabs, (std::set<int>{1, 2, 4}));
+  EXPECT_EQ(ahead.size(), 2U);
   EXPECT_EQ(boxes.size(), 2U);
   EXPECT_EQ(y_vectors.size(), 2U);
   EXPECT_EQ(refilled.size(), 2U);
