@@ -26,7 +26,7 @@ class NarrowExecutor final : public Executor {
     shape_ = {.blocks = static_cast<unsigned>(blocks_of(cut, p)),
               .threads = cut.threads() + producer_threads,
               .shared_bytes = static_cast<std::size_t>(shared_layout(cut).total),
-              .cluster_blocks = cut.cluster()};
+              .cluster_blocks = cut.splits};
   }
 
   void set_values(const void* values, Stream stream) override {

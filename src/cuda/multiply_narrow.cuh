@@ -54,14 +54,10 @@ class Consumer {
     }
   }
 
-  /// The stage before is used up: those that fill it are told.
+  /// The stage before is used up: who fills it is told.
   __device__ void release_previous() const {
     if (previous_ < 0 || threadIdx.x % 32 != 0) return;
-    if (args_.cut.shares == 1)
-      ptx::barrier_arrive(stages_.empty(previous_));
-    else
-      for (int rank = 0; rank < args_.cut.shares; ++rank)
-        ptx::barrier_arrive_in_cluster(ptx::cluster_address(stages_.empty(previous_), rank));
+    ptx::barrier_arrive(stages_.empty(previous_));
   }
 
   __device__ static std::uint64_t right(std::uint32_t weights) {
@@ -147,12 +143,11 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
   if (warpgroup == cut.warpgroups) {
     stages.init(cut);
     ptx::barrier_signal(barriers_are_there, threads + producer_threads);
-    if (cut.cluster() > 1) ptx::cluster_arrive();
+    if (cut.splits > 1) ptx::cluster_arrive();
     const Producer<block_j, outputs> producer(args, place, stages);
     producer.fill_weights();
     __syncwarp();
     ptx::wait_for_earlier_kernels();
-    if (cut.shares > 1) ptx::cluster_wait();  // x goes to other blocks
     producer.run();
     __syncwarp();
     if (cut.splits > 1) {
@@ -163,9 +158,8 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
   }
   read_arguments<sizeof(args.x_map)>(args, base + layout.unused);
   ptx::barrier_of(barriers_are_there, threads + producer_threads);
-  if (cut.cluster() > 1) ptx::cluster_arrive();
+  if (cut.splits > 1) ptx::cluster_arrive();
   ptx::wait_for_earlier_kernels();
-  if (cut.shares > 1) ptx::cluster_wait();
 
   const SumStore<T, block_j, outputs> store(args, place, layout, base);
   float sums[block_j][outputs / 2];

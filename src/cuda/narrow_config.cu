@@ -12,16 +12,15 @@ constexpr std::int64_t max_slabs = std::int64_t{1} << 20;
 
 /// All j of a block are all there are, and terms and j lie together; else 8 or 16 j of each term do.
 TensorView x_view(const Product& p, const Cut& cut, const void* x) {
-  const int samples = cut.rows / cut.shares;
   if (cut.j_groups == 1)
     return {.data = x,
             .sizes = {p.c * p.d, p.a, p.batch, 1},
             .strides = {p.c * p.d, p.x_sample, 0},
-            .box = {box_row_bytes / 2, 1, samples, 1}};
+            .box = {box_row_bytes / 2, 1, cut.rows, 1}};
   return {.data = x,
           .sizes = {p.d, p.c, p.a, p.batch},
           .strides = {p.d, p.c * p.d, p.x_sample},
-          .box = {cut.shape.block_j, cut.shape.box_terms(), 1, samples},
+          .box = {cut.shape.block_j, cut.shape.box_terms(), 1, cut.rows},
           .swaps_halves = cut.shape.block_j == 16};
 }
 
@@ -32,15 +31,15 @@ double usable_share(int cluster) { return cluster >= 4 ? 120.0 / 132 : 1.0; }
 /// measured on an H200, one thing at a time; how they add up was not.
 double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   constexpr double clock = 1.7e9;
-  constexpr double start = 2.0e-6;  // of a kernel that does little, and the way of its first bytes
-  constexpr double copy_rate = 42 * clock, shared_copy_rate = 70 * clock;  // to each multiprocessor, from L2
+  constexpr double start = 2.0e-6;          // of a kernel that does little, and the way of its first bytes
+  constexpr double copy_rate = 42 * clock;  // to each multiprocessor, from L2
   constexpr double request_clocks = 32;
   constexpr double element_rate = 1 * clock;  // where threads copy
   constexpr double exchange_clocks = 670, exchange_rate = 18.4 * clock;
   constexpr double shared_memory_rate = 128 * clock;
 
   const double blocks = static_cast<double>(blocks_of(cut, p));
-  const double at_once = std::floor(facts.multiprocessors * usable_share(cut.cluster()));
+  const double at_once = std::floor(facts.multiprocessors * usable_share(cut.splits));
   const double rounds = std::ceil(blocks / std::max(at_once, 1.0));
 
   const double w_bytes = static_cast<double>(cut.slabs) * cut.shape.slab_weight_bytes();
@@ -48,7 +47,7 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const bool boxes = x_view(p, cut, nullptr).strides_fit();
   // Of sectors of 32 bytes in L2, rows of 8 j use half.
   const double used = cut.j_groups > 1 && cut.shape.block_j == 8 ? 0.5 : 1.0;
-  const double x_rate = !boxes ? element_rate : used * (cut.shares >= 4 ? shared_copy_rate : copy_rate);
+  const double x_rate = !boxes ? element_rate : used * copy_rate;
   const double from_memory = blocks * w_bytes / facts.memory_rate;
   const double to_blocks = rounds * (w_bytes / copy_rate + x_bytes / x_rate);
   // One thread asks for everything.
@@ -84,7 +83,10 @@ void for_each_completion(Cut cut, const GpuFacts& facts, Visitor&& visit) {
         const int stage_bytes = cut.stage_slabs * (cut.slab_x_bytes() + cut.shape.slab_weight_bytes());
         cut.stages = std::min(cut.fillings(), room / stage_bytes);
         while (cut.stages > before && shared_layout(cut).total > room) --cut.stages;
-        if (cut.stages < std::min(cut.fillings(), std::max(3, cut.warpgroups + 1)) || cut.stages == before)
+        // A stage that is filled again goes to the same warpgroup: another could take a filling that has
+        // not come yet for one that has been used.
+        if (cut.stages < cut.fillings()) cut.stages -= cut.stages % cut.warpgroups;
+        if (cut.stages < std::min(cut.fillings(), std::max(3, 2 * cut.warpgroups)) || cut.stages == before)
           continue;
         before = cut.stages;
         for (cut.ahead = 0; cut.ahead <= (cut.fillings() > cut.stages ? 1 : 0); ++cut.ahead) visit(cut);
@@ -102,23 +104,19 @@ void for_each_cut(const Product& p, const GpuFacts& facts, Visitor&& visit) {
     Cut cut;
     cut.shape = shape;
     cut.rows = static_cast<int>(divided_up(p.batch, 8) * 8);
-    for (int cluster = 1; cluster <= 8; cluster *= 2)
-      for (const bool is_shared : {false, true}) {
-        cut.splits = is_shared ? 1 : cluster;
-        cut.shares = is_shared ? cluster : 1;
-        if (is_shared && (cluster == 1 || cut.rows % (8 * cluster) != 0)) continue;
-        const std::int64_t slabs = divided_up(all_slabs, cut.splits);
-        const std::int64_t k_blocks = divided_up(divided_up(p.b, shape.outputs), cut.shares) * cut.shares;
-        if (slabs > max_slabs || (cut.splits - 1) * slabs >= all_slabs) continue;
-        if (static_cast<double>(p.a) * static_cast<double>(j_groups) * static_cast<double>(k_blocks) *
-                cut.splits >
-            static_cast<double>(max_blocks))
-          continue;
-        cut.slabs = static_cast<int>(slabs);
-        cut.k_blocks = static_cast<int>(k_blocks);
-        cut.j_groups = static_cast<int>(j_groups);
-        for_each_completion(cut, facts, visit);
-      }
+    for (cut.splits = 1; cut.splits <= 8; cut.splits *= 2) {
+      const std::int64_t slabs = divided_up(all_slabs, cut.splits);
+      const std::int64_t k_blocks = divided_up(p.b, shape.outputs);
+      if (slabs > max_slabs || (cut.splits - 1) * slabs >= all_slabs) continue;
+      if (static_cast<double>(p.a) * static_cast<double>(j_groups) * static_cast<double>(k_blocks) *
+              cut.splits >
+          static_cast<double>(max_blocks))
+        continue;
+      cut.slabs = static_cast<int>(slabs);
+      cut.k_blocks = static_cast<int>(k_blocks);
+      cut.j_groups = static_cast<int>(j_groups);
+      for_each_completion(cut, facts, visit);
+    }
   }
 }
 

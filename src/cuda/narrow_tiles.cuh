@@ -7,8 +7,7 @@
 // lanes sort them by j on their way to registers (narrow_x.cuh). Stages of a ring are shared out to
 // warpgroups, whose sums are added up last.
 //
-// The blocks of a cluster may split l, and exchange sums (`splits`); or they have the same l of different
-// outputs, and each brings a part of x for all of them (`shares`).
+// The blocks of a cluster may split l, and exchange sums.
 #pragma once
 
 #include <cuda.h>
@@ -100,16 +99,14 @@ struct Cut {
   Shape shape{1, 8};
   int rows = 8;  ///< samples that boxes have: all, rounded up to 8
   int j_groups = 1;
-  int k_blocks = 1;  ///< a multiple of `shares`
-  int splits = 1;    ///< blocks of a cluster that split l
-  int shares = 1;    ///< blocks of a cluster that share x
+  int k_blocks = 1;
+  int splits = 1;  ///< blocks of a cluster that split l
   int warpgroups = 1;
   int slabs = 1;  ///< of a block
   int stage_slabs = 1;
   int stages = 1;
   int ahead = 0;  ///< 1 where weights that have no stage yet are brought to L2 at once
 
-  [[nodiscard]] __host__ __device__ int cluster() const { return splits * shares; }
   [[nodiscard]] __host__ __device__ int threads() const { return warpgroups * 128; }
   /// Fillings of stages; the last one may have fewer slabs than others.
   [[nodiscard]] __host__ __device__ int fillings() const { return (slabs + stage_slabs - 1) / stage_slabs; }
@@ -214,13 +211,13 @@ class Stages {
         weight_bytes_(cut.stage_slabs * cut.shape.slab_weight_bytes()),
         count_(cut.stages) {}
 
-  /// By one warp. Whoever shares x waits for the warps of all blocks that do.
+  /// By one warp.
   __device__ void init(const Cut& cut) const {
     const auto lane = static_cast<int>(threadIdx.x) % 32;
     for (int stage = lane; stage < count_; stage += 32) {
       ptx::barrier_init(x_full(stage), 1);
       ptx::barrier_init(weights_full(stage), 1);
-      ptx::barrier_init(empty(stage), 4 * cut.shares);
+      ptx::barrier_init(empty(stage), 4);
     }
     if (cut.splits > 1 && lane == 0) {
       ptx::barrier_init(received(), 1);

@@ -25,10 +25,8 @@ class Producer {
         last_slabs_(args.cut.slabs - (args.cut.fillings() - 1) * args.cut.stage_slabs),
         fillings_(args.cut.fillings()),
         free_(min(args.cut.stages, fillings_)),
-        shares_(args.cut.shares),
         is_whole_(args.cut.j_groups == 1),
         box_bytes_(args.cut.box_bytes()),
-        sample_(args.cut.rows / shares_ * (place.number & (shares_ - 1))),
         first_box_(place.first_slab * shape.slab_boxes()) {
     from_ = args.weights + std::int64_t{place.number} * args.cut.slabs * shape.slab_weight_bytes();
   }
@@ -78,22 +76,16 @@ class Producer {
     ptx::copy_bulk(stages_.weights(stage), weights_of(filling), bytes, stages_.weights_full(stage));
   }
 
-  /// Blocks that share x bring some samples each.
   __device__ void request_boxes(int filling, int stage) const {
     const int boxes = slabs_of(filling) * shape.slab_boxes();
     const int first = first_box_ + filling * stage_slabs_ * shape.slab_boxes();
     const std::uint32_t barrier = stages_.x_full(stage);
-    std::uint32_t to = stages_.x(stage) + sample_ * box_row_bytes;
+    std::uint32_t to = stages_.x(stage);
     ptx::barrier_arrive_expecting(barrier, boxes * box_bytes_);
     for (int box = first; box < first + boxes; ++box, to += box_bytes_) {
       const int at0 = is_whole_ ? box * (box_row_bytes / 2) : place_.j;
       const int at1 = is_whole_ ? place_.i : box * shape.box_terms();
-      const int at2 = is_whole_ ? sample_ : place_.i, at3 = is_whole_ ? 0 : sample_;
-      if (shares_ == 1)
-        ptx::copy_box(to, &args_.x_map, at0, at1, at2, at3, barrier);
-      else
-        ptx::copy_box_to_cluster(to, &args_.x_map, at0, at1, at2, at3, barrier,
-                                 static_cast<std::uint16_t>((1 << shares_) - 1));
+      ptx::copy_box(to, &args_.x_map, at0, at1, is_whole_ ? 0 : place_.i, 0, barrier);
     }
   }
 
@@ -132,11 +124,9 @@ class Producer {
   int lane_;
   int stage_slabs_, last_slabs_;  ///< of a filling, and of the last one
   int fillings_;
-  int free_;  ///< fillings that find their stage empty
-  int shares_;
+  int free_;       ///< fillings that find their stage empty
   bool is_whole_;  ///< all j are in the block
   int box_bytes_;
-  int sample_;  ///< the first one that this block brings
   int first_box_;
   const std::byte* from_;
 };

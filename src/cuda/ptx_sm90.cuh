@@ -77,16 +77,6 @@ __device__ inline void copy_box(std::uint32_t to, const void* map, int at0, int 
       "l"(map), "r"(at0), "r"(at1), "r"(at2), "r"(at3), "r"(barrier)
       : "memory");
 }
-/// The same to the same places of several blocks of the cluster, each with its own barrier: bit r of `ranks`
-/// is block r.
-__device__ inline void copy_box_to_cluster(std::uint32_t to, const void* map, int at0, int at1, int at2,
-                                           int at3, std::uint32_t barrier, std::uint16_t ranks) {
-  KRONSPARSE_SM90_ASM(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-      "[%0], [%1, {%2, %3, %4, %5}], [%6], %7;\n" ::"r"(to),
-      "l"(map), "r"(at0), "r"(at1), "r"(at2), "r"(at3), "r"(barrier), "h"(ranks)
-      : "memory");
-}
 /// Stores a box of a tensor, but for what lies outside; waited for as store_bulk's.
 __device__ inline void store_box(const void* map, int at0, int at1, int at2, int at3, std::uint32_t from) {
   KRONSPARSE_SM90_ASM(
@@ -142,11 +132,6 @@ __device__ inline std::uint32_t cluster_address(std::uint32_t address, std::uint
   std::uint32_t there = 0;
   KRONSPARSE_SM90_ASM("mapa.shared::cluster.u32 %0, %1, %2;\n" : "=r"(there) : "r"(address), "r"(rank));
   return there;
-}
-/// Arrives at a barrier of any block of the cluster.
-__device__ inline void barrier_arrive_in_cluster(std::uint32_t barrier) {
-  KRONSPARSE_SM90_ASM("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];\n" ::"r"(barrier)
-                      : "memory");
 }
 /// Copies a multiple of 16 bytes of shared memory to a block of the cluster; they count towards a barrier
 /// there.

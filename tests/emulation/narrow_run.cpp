@@ -18,8 +18,7 @@ NarrowCut run_narrow(const ProductCase& one, const cuda::narrow::Cut& cut) {
     how.y_vectors = arguments->y_vectors;
     const cuda::NarrowKernel kernel = cuda::narrow_kernel(one.problem.dtype, cut.shape);
     return Launch{static_cast<int>(narrow::blocks_of(cut, p)), cut.threads() + narrow::producer_threads,
-                  narrow::shared_layout(cut).total, [arguments, kernel] { kernel(*arguments); },
-                  cut.cluster()};
+                  narrow::shared_layout(cut).total, [arguments, kernel] { kernel(*arguments); }, cut.splits};
   });
   return how;
 }

@@ -1,5 +1,5 @@
 // The kernel for small batches in blocks of few outputs, compiled for the CPU, on problems whose results are
-// exact: every shape, clusters that split sums and clusters that share x, stages that are filled again.
+// exact: every shape, clusters that split sums, stages that are filled again.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -29,8 +29,8 @@ void run(const ProductCase& one, std::size_t which, const Wanted& wanted) {
     cuts.push_back(run_narrow(one, cut));
   } catch (const std::exception& error) {
     ADD_FAILURE() << one.text() << " (" << cut.shape.outputs << " outputs, splits " << cut.splits
-                  << ", shares " << cut.shares << ", warpgroups " << cut.warpgroups << ", stages "
-                  << cut.stages << " of " << cut.stage_slabs << "): " << error.what();
+                  << ", warpgroups " << cut.warpgroups << ", stages " << cut.stages << " of "
+                  << cut.stage_slabs << "): " << error.what();
   }
 }
 void run(const ProductCase& one, std::size_t which) {
@@ -90,7 +90,7 @@ TEST(Narrow, AnyProblem) {
   }
 }
 
-/// Long sums: clusters that split them or share x, and stages that are filled again and again.
+/// Long sums: clusters that split them, and stages that are filled again and again.
 TEST(Narrow, LongSums) {
   Picker pick(7);
   for (const char* text : {"f16 batch_first B=64 1x32x2048x1", "bf16 batch_first B=8 1x40x2000x1",
@@ -110,15 +110,13 @@ TEST(Narrow, LongSums) {
 TEST(NarrowCoverage, EveryWay) {
   if (quick || cuts.empty()) GTEST_SKIP() << "needs all cases";
   std::set<std::tuple<DType, int, int>> shapes;
-  std::set<int> splits, shares, warpgroups, stage_slabs, ahead;
+  std::set<int> splits, warpgroups, stage_slabs, ahead;
   std::set<bool> boxes, y_vectors, refilled;
   std::set<int> parts_of_j;
-  bool shares_refilled = false;
   for (const NarrowCut& how : cuts) {
     const cuda::narrow::Cut& cut = how.cut;
     shapes.emplace(how.dtype, cut.shape.block_j, cut.shape.outputs);
     splits.insert(cut.splits);
-    shares.insert(cut.shares);
     warpgroups.insert(cut.warpgroups);
     stage_slabs.insert(cut.stage_slabs);
     ahead.insert(cut.ahead);
@@ -126,11 +124,9 @@ TEST(NarrowCoverage, EveryWay) {
     y_vectors.insert(how.y_vectors);
     refilled.insert(cut.fillings() > cut.stages);
     if (cut.j_groups > 1) parts_of_j.insert(cut.shape.block_j);
-    shares_refilled = shares_refilled || (cut.shares > 1 && cut.fillings() > cut.stages);
   }
   EXPECT_EQ(shapes.size(), 2 * cuda::narrow::shapes.size());
   EXPECT_EQ(splits, (std::set<int>{1, 2, 4, 8}));
-  EXPECT_EQ(shares, (std::set<int>{1, 2, 4, 8}));
   EXPECT_EQ(warpgroups, (std::set<int>{1, 2, 3, 4}));
   EXPECT_EQ(stage_slabs, (std::set<int>{1, 2, 4}));
   EXPECT_EQ(ahead.size(), 2U);
@@ -138,7 +134,6 @@ TEST(NarrowCoverage, EveryWay) {
   EXPECT_EQ(y_vectors.size(), 2U);
   EXPECT_EQ(refilled.size(), 2U);
   EXPECT_EQ(parts_of_j, (std::set<int>{8, 16}));
-  EXPECT_TRUE(shares_refilled);
 }
 
 }  // namespace

@@ -42,12 +42,6 @@ inline void copy_box(std::uint32_t to, const void* map, int at0, int at1, int at
                      std::uint32_t barrier) {
   Block::current().copy_box(to, tensor_of(map), {at0, at1, at2, at3}, barrier);
 }
-inline void copy_box_to_cluster(std::uint32_t to, const void* map, int at0, int at1, int at2, int at3,
-                                std::uint32_t barrier, std::uint16_t ranks) {
-  const auto& blocks = Block::current().cluster().blocks;
-  for (std::size_t rank = 0; rank < blocks.size(); ++rank)
-    if ((ranks >> rank & 1) != 0) blocks[rank]->copy_box(to, tensor_of(map), {at0, at1, at2, at3}, barrier);
-}
 inline void store_box(const void* map, int at0, int at1, int at2, int at3, std::uint32_t from) {
   Block::current().store_box(tensor_of(map), {at0, at1, at2, at3}, from);
 }
@@ -71,9 +65,6 @@ inline std::uint32_t cluster_address(std::uint32_t address, std::uint32_t rank) 
 inline std::byte* shared_of_cluster(std::uint32_t address, int bytes) {
   const auto& blocks = Block::current().cluster().blocks;
   return blocks.at(address >> kRankShift)->shared(address & ((1u << kRankShift) - 1), bytes, bytes);
-}
-inline void barrier_arrive_in_cluster(std::uint32_t barrier) {
-  Block::current().cluster().blocks.at(barrier >> kRankShift)->arrive(barrier & ((1u << kRankShift) - 1));
 }
 inline void copy_bulk_to_cluster(std::uint32_t to, std::uint32_t from, int bytes, std::uint32_t barrier) {
   if (to >> kRankShift != barrier >> kRankShift)
