@@ -105,7 +105,6 @@ struct Cut {
   int slabs = 1;  ///< of a block
   int stage_slabs = 1;
   int stages = 1;
-  int ahead = 0;  ///< 1 where weights that have no stage yet are brought to L2 at once
 
   [[nodiscard]] __host__ __device__ int threads() const { return warpgroups * 128; }
   /// Fillings of stages; the last one may have fewer slabs than others.

@@ -31,13 +31,10 @@ class Producer {
     from_ = args.weights + std::int64_t{place.number} * args.cut.slabs * shape.slab_weight_bytes();
   }
 
-  /// Weights for as many stages as there are: they wait for nothing. Others may come as far as L2.
+  /// Weights for as many stages as there are: they wait for nothing.
   __device__ void fill_weights() const {
     if (args_.boxes && lane_ == 0) ptx::prefetch_map(&args_.x_map);
     for (int filling = lane_; filling < free_; filling += 32) request_weights(filling, filling);
-    if (args_.cut.ahead == 0) return;
-    for (int filling = free_ + lane_; filling < fillings_; filling += 32)
-      ptx::prefetch_bulk(weights_of(filling), weight_bytes_of(filling));
   }
 
   /// x, and the other weights. Where there are no boxes, all lanes copy it.

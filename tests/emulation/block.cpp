@@ -288,18 +288,14 @@ void Block::arrive_after_copies(std::uint32_t barrier) {
 
 void Block::copy_bulk(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
   const Copy copy{to, static_cast<const std::byte*>(from), bytes, bytes};
-  check_readable(from, bytes);
+  require(bytes > 0 && bytes % 16 == 0, "a bulk copy of bytes that are no multiple of 16");
+  check_range(memory_.readable, copy.from, bytes, 16);
   shared(to, bytes, 16);
   Event event{{copy}, barrier, bytes};
   if (timing_ == Timing::early)
     happen(event);
   else
     events_.push_back(std::move(event));
-}
-
-void Block::check_readable(const void* from, int bytes) const {
-  require(bytes > 0 && bytes % 16 == 0, "a bulk copy of bytes that are no multiple of 16");
-  check_range(memory_.readable, static_cast<const std::byte*>(from), bytes, 16);
 }
 
 void Block::receive_bulk(std::uint32_t to, const std::byte* from, int bytes, std::uint32_t barrier) {

@@ -178,8 +178,6 @@ class Block {
   void wait_copies(std::size_t pending);
   void arrive_after_copies(std::uint32_t barrier);
   void copy_bulk(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier);
-  /// Whether a bulk copy could take it.
-  void check_readable(const void* from, int bytes) const;
   /// From the shared memory of another block.
   void receive_bulk(std::uint32_t to, const std::byte* from, int bytes, std::uint32_t barrier);
   void store_bulk(void* to, std::uint32_t from, int bytes);

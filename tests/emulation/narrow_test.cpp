@@ -110,7 +110,7 @@ TEST(Narrow, LongSums) {
 TEST(NarrowCoverage, EveryWay) {
   if (quick || cuts.empty()) GTEST_SKIP() << "needs all cases";
   std::set<std::tuple<DType, int, int>> shapes;
-  std::set<int> splits, warpgroups, stage_slabs, ahead;
+  std::set<int> splits, warpgroups, stage_slabs;
   std::set<bool> boxes, y_vectors, refilled;
   std::set<int> parts_of_j;
   for (const NarrowCut& how : cuts) {
@@ -119,7 +119,6 @@ TEST(NarrowCoverage, EveryWay) {
     splits.insert(cut.splits);
     warpgroups.insert(cut.warpgroups);
     stage_slabs.insert(cut.stage_slabs);
-    ahead.insert(cut.ahead);
     boxes.insert(how.boxes);
     y_vectors.insert(how.y_vectors);
     refilled.insert(cut.fillings() > cut.stages);
@@ -129,7 +128,6 @@ TEST(NarrowCoverage, EveryWay) {
   EXPECT_EQ(splits, (std::set<int>{1, 2, 4, 8}));
   EXPECT_EQ(warpgroups, (std::set<int>{1, 2, 3, 4}));
   EXPECT_EQ(stage_slabs, (std::set<int>{1, 2, 4}));
-  EXPECT_EQ(ahead.size(), 2U);
   EXPECT_EQ(boxes.size(), 2U);
   EXPECT_EQ(y_vectors.size(), 2U);
   EXPECT_EQ(refilled.size(), 2U);

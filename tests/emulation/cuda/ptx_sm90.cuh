@@ -37,7 +37,6 @@ inline const emulation::Tensor& tensor_of(const void* map) {
   return *static_cast<const emulation::Tensor*>(map);
 }
 inline void prefetch_map(const void*) {}
-inline void prefetch_bulk(const void* from, int bytes) { Block::current().check_readable(from, bytes); }
 inline void copy_box(std::uint32_t to, const void* map, int at0, int at1, int at2, int at3,
                      std::uint32_t barrier) {
   Block::current().copy_box(to, tensor_of(map), {at0, at1, at2, at3}, barrier);
