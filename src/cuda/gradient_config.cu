@@ -228,11 +228,7 @@ GradientArguments gradient_arguments(const Problem& problem, const GradientConfi
                   .pitch = config.out_pitch,
                   .vectors = (config.block_j != 1 || p.d == 1) && y_run % 4 == 0 &&
                              reinterpret_cast<std::uintptr_t>(operands.y) % 8 == 0},
-          .tiles = {.l_tiles = static_cast<std::uint32_t>(config.l_tiles),
-                    .k_tiles = static_cast<std::uint32_t>(config.k_tiles),
-                    .j_groups = static_cast<std::uint32_t>(config.j_groups),
-                    .split_samples = static_cast<int>(config.split_samples),
-                    .batch = p.batch},
+          .tiles = GradientTiles::of(config, p.batch),
           .warps_m = config.warps_m,
           .warps_n = config.warps_n,
           .stage_samples = config.stage_samples,

@@ -25,6 +25,12 @@ struct GradientTiles {
   std::uint32_t l_tiles, k_tiles, j_groups;
   int split_samples;  ///< that a block of the cluster sums
   std::int64_t batch;
+
+  template <class Config>
+  [[nodiscard]] static GradientTiles of(const Config& config, std::int64_t batch) {
+    return {static_cast<std::uint32_t>(config.l_tiles), static_cast<std::uint32_t>(config.k_tiles),
+            static_cast<std::uint32_t>(config.j_groups), static_cast<int>(config.split_samples), batch};
+  }
 };
 
 namespace gradient {

@@ -60,9 +60,7 @@ std::string refuse(const Problem& problem, Device device) {
   if (std::string reason = gradient_mma_implementation().refuse(problem, device); !reason.empty())
     return reason;
   const GpuFacts& facts = gpu(device);
-  if (facts.compute_capability != 90)
-    return message("needs compute capability 9.0, {} has {}.{}", facts.name, facts.compute_capability / 10,
-                   facts.compute_capability % 10);
+  if (std::string reason = hopper_refusal(facts); !reason.empty()) return reason;
   const std::optional<GradientWgmmaConfig> config = gradient_wgmma_config(problem, facts);
   const Pattern& pattern = problem.pattern;
   if (!config)

@@ -175,11 +175,7 @@ std::optional<GradientWgmmaArguments> gradient_wgmma_arguments(const Problem& pr
                                         .pitch = config.out_pitch(),
                                         .vectors = (shape.block_j != 1 || p.d == 1) && p.c * p.d % 4 == 0 &&
                                                    reinterpret_cast<std::uintptr_t>(operands.y) % 8 == 0},
-                                .tiles = {.l_tiles = static_cast<std::uint32_t>(config.l_tiles),
-                                          .k_tiles = static_cast<std::uint32_t>(config.k_tiles),
-                                          .j_groups = static_cast<std::uint32_t>(config.j_groups),
-                                          .split_samples = static_cast<int>(config.split_samples),
-                                          .batch = p.batch},
+                                .tiles = GradientTiles::of(config, p.batch),
                                 .warpgroups = config.warpgroups,
                                 .stages = config.stages,
                                 .raw_stages = config.raw_stages,

@@ -57,14 +57,11 @@ class GemmExecutor final : public Executor {
 };
 
 std::string refuse(const Problem& problem, Device device) {
-  if (std::string reason = tensor_core_refusal(problem); !reason.empty()) return reason;
-  if (problem.dtype == DType::f32) return "takes half types, f32 has its own kernels";
+  if (std::string reason = half_refusal(problem); !reason.empty()) return reason;
   if (problem.layout == Layout::batch_first && problem.pattern.d != 1)
     return message("takes batch_first with d = 1 only, not d = {}", problem.pattern.d);
   const GpuFacts& facts = gpu(device);
-  if (facts.compute_capability != 90)
-    return message("needs compute capability 9.0, {} has {}.{}", facts.name, facts.compute_capability / 10,
-                   facts.compute_capability % 10);
+  if (std::string reason = hopper_refusal(facts); !reason.empty()) return reason;
   const GemmConfig config = gemm_config(problem, facts);
   if (!gemm_x_view(problem, nullptr).strides_fit() || !gemm_y_view(problem, config, nullptr).strides_fit())
     return "the copy engine takes rows of whole units of 16 bytes, at multiples of 16 bytes";

@@ -17,13 +17,13 @@ namespace {
 class NarrowExecutor final : public Executor {
  public:
   NarrowExecutor(const Problem& problem, Device device, const Cut& cut)
-      : problem_(problem), device_(device.index), cut_(cut) {
+      : problem_(problem), product_(product_of(problem)), device_(device.index) {
     const DeviceGuard guard(device_);
-    const Product p = product_of(problem);
     kernel_ = reinterpret_cast<const void*>(narrow_kernel(problem.dtype, cut.shape));
     allow_shared_memory(kernel_, gpu(device));
-    weights_ = DeviceMemory(device_, static_cast<std::size_t>(weight_bytes(cut, p)));
-    shape_ = {.blocks = static_cast<unsigned>(blocks_of(cut, p)),
+    weights_ = DeviceMemory(device_, static_cast<std::size_t>(weight_bytes(cut, product_)));
+    arguments_ = arguments_of(problem, cut, weights_.data());
+    shape_ = {.blocks = static_cast<unsigned>(blocks_of(cut, product_)),
               .threads = cut.threads() + producer_threads,
               .shared_bytes = static_cast<std::size_t>(shared_layout(cut).total),
               .cluster_blocks = cut.splits};
@@ -31,7 +31,7 @@ class NarrowExecutor final : public Executor {
 
   void set_values(const void* values, Stream stream) override {
     const DeviceGuard guard(device_);
-    pack_by_cut(cut_, problem_, values, weights_, stream);
+    pack_by_cut(arguments_.cut, problem_, values, weights_, stream);
     check_launch("narrow (packing)");
     fresh_.packed_on(stream);
   }
@@ -40,25 +40,24 @@ class NarrowExecutor final : public Executor {
     const DeviceGuard guard(device_);
     LaunchShape shape = shape_;
     shape.overlapping = fresh_.may_overlap(operands.stream);
-    launch("multiply_narrow", kernel_, shape, operands.stream,
-           arguments_of(problem_, cut_, weights_.data(), operands));
+    launch("multiply_narrow", kernel_, shape, operands.stream, with_operands(arguments_, product_, operands));
   }
 
   [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }
 
  private:
   Problem problem_;
+  Product product_;
   int device_;
-  Cut cut_;
   const void* kernel_ = nullptr;
   DeviceMemory weights_;
   FreshWeights fresh_;
+  Arguments arguments_{};  ///< all but the operands
   LaunchShape shape_;
 };
 
 std::string refuse(const Problem& problem, Device device) {
-  if (std::string reason = tensor_core_refusal(problem); !reason.empty()) return reason;
-  if (problem.dtype == DType::f32) return "takes half types, f32 has its own kernels";
+  if (std::string reason = half_refusal(problem); !reason.empty()) return reason;
   if (problem.layout != Layout::batch_first) return "takes batch_first only";
   if (problem.batch > max_samples)
     return message("is for batches of at most {}, not {}", max_samples, problem.batch);
@@ -66,9 +65,7 @@ std::string refuse(const Problem& problem, Device device) {
   if (d != 1 && d != 2 && d != 4 && d % 8 != 0)
     return message("takes d = 1, 2, 4 or multiples of 8, not {}", d);
   const GpuFacts& facts = gpu(device);
-  if (facts.compute_capability != 90)
-    return message("needs compute capability 9.0, {} has {}.{}", facts.name, facts.compute_capability / 10,
-                   facts.compute_capability % 10);
+  if (std::string reason = hopper_refusal(facts); !reason.empty()) return reason;
   if (!std::isfinite(choose(problem, facts).seconds))
     return "has no way to cut a pattern of this size into blocks";
   return {};

@@ -59,14 +59,11 @@ class StreamExecutor final : public Executor {
 };
 
 std::string refuse(const Problem& problem, Device device) {
-  if (std::string reason = tensor_core_refusal(problem); !reason.empty()) return reason;
-  if (problem.dtype == DType::f32) return "takes half types, f32 has its own kernels";
+  if (std::string reason = half_refusal(problem); !reason.empty()) return reason;
   if (problem.batch > max_batch)
     return message("is for batches of at most {}, not {}", max_batch, problem.batch);
   const GpuFacts& facts = gpu(device);
-  if (facts.compute_capability != 90)
-    return message("needs compute capability 9.0, {} has {}.{}", facts.name, facts.compute_capability / 10,
-                   facts.compute_capability % 10);
+  if (std::string reason = hopper_refusal(facts); !reason.empty()) return reason;
   if (!std::isfinite(choose(problem, facts).seconds))
     return "has no way to cut a pattern of this size into blocks";
   return {};

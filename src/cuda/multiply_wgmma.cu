@@ -76,9 +76,7 @@ class WgmmaExecutor final : public Executor {
 std::string refuse(const Problem& problem, Device device) {
   if (std::string reason = tensor_core_refusal(problem); !reason.empty()) return reason;
   const GpuFacts& facts = gpu(device);
-  if (facts.compute_capability != 90)
-    return message("needs compute capability 9.0, {} has {}.{}", facts.name, facts.compute_capability / 10,
-                   facts.compute_capability % 10);
+  if (std::string reason = hopper_refusal(facts); !reason.empty()) return reason;
   const WgmmaConfig config = wgmma_config(problem, facts);
   return tile_refusal(facts, config.shared_bytes, config.order.groups(), problem.batch / config.tile_n + 1);
 }

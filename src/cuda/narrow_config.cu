@@ -164,23 +164,16 @@ Choice choose(const Problem& problem, const GpuFacts& facts) {
   return best;
 }
 
-Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights,
-                       const Operands& operands) {
+Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights) {
   const Product p = product_of(problem);
-  const TensorView x = x_view(p, cut, operands.x);
-  // Neighbours in y: all features, or the block's j of each output.
-  const bool fours = (cut.j_groups > 1 || p.b * p.d % 4 == 0) && (p.batch == 1 || p.y_sample % 4 == 0) &&
-                     reinterpret_cast<std::uintptr_t>(operands.y) % 8 == 0;
-  return {.x_map = x.fits() ? tensor_map(x) : CUtensorMap{},
+  return {.x_map = {},
           .weights = static_cast<const std::byte*>(weights),
-          .x = operands.x,
-          .y = operands.y,
-          .bias = operands.bias,
+          .x = nullptr,
+          .y = nullptr,
+          .bias = nullptr,
           .cut = cut,
-          .boxes = x.fits(),
-          .swizzle = cut.j_groups == 1         ? 7
-                     : cut.shape.block_j == 16 ? 1
-                                               : 0,
+          .boxes = false,
+          .swizzle = cut.j_groups == 1 ? 7 : 1,
           .batch = static_cast<int>(p.batch),
           .activation = problem.activation,
           .b = p.b,
@@ -188,10 +181,22 @@ Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weigh
           .d = p.d,
           .x_sample = p.x_sample,
           .y_sample = p.y_sample,
-          .y_vectors = fours,
+          // Neighbours in y: all features, or 8 or 16 j of each output.
+          .y_vectors = (cut.j_groups > 1 || p.b * p.d % 4 == 0) && (p.batch == 1 || p.y_sample % 4 == 0),
           .splits = Divisor(static_cast<std::uint32_t>(cut.splits)),
           .k_blocks = Divisor(static_cast<std::uint32_t>(cut.k_blocks)),
           .j_groups = Divisor(static_cast<std::uint32_t>(cut.j_groups))};
+}
+
+Arguments with_operands(Arguments arguments, const Product& p, const Operands& operands) {
+  const TensorView x = x_view(p, arguments.cut, operands.x);
+  arguments.boxes = x.fits();
+  if (arguments.boxes) arguments.x_map = tensor_map(x);
+  arguments.x = operands.x;
+  arguments.y = operands.y;
+  arguments.bias = operands.bias;
+  arguments.y_vectors = arguments.y_vectors && reinterpret_cast<std::uintptr_t>(operands.y) % 8 == 0;
+  return arguments;
 }
 
 }  // namespace kronsparse::cuda::narrow

@@ -33,9 +33,10 @@ struct Choice {
   return blocks_of(cut, p) * cut.slabs * cut.shape.slab_weight_bytes();
 }
 
-/// What a launch is told. Where x is not as the copy engine wants it, threads copy it.
-[[nodiscard]] Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights,
-                                     const Operands& operands);
+/// What a launch is told, but for the operands.
+[[nodiscard]] Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights);
+/// The same with them. Where x is not as the copy engine wants it, threads copy it.
+[[nodiscard]] Arguments with_operands(Arguments arguments, const Product& p, const Operands& operands);
 
 }  // namespace narrow
 

@@ -37,6 +37,19 @@ namespace kronsparse::cuda {
   return {};
 }
 
+/// The same for kernels that multiply half types alone.
+[[nodiscard]] inline std::string half_refusal(const Problem& problem) {
+  if (std::string reason = tensor_core_refusal(problem); !reason.empty()) return reason;
+  return problem.dtype == DType::f32 ? "takes half types, f32 has its own kernels" : "";
+}
+
+/// Why the GPU has not got Hopper's instructions, which no other has; empty when it has.
+[[nodiscard]] inline std::string hopper_refusal(const GpuFacts& facts) {
+  if (facts.compute_capability == 90) return {};
+  return message("needs compute capability 9.0, {} has {}.{}", facts.name, facts.compute_capability / 10,
+                 facts.compute_capability % 10);
+}
+
 /// Why the GPU cannot hold a block's tile, or the kernels cannot count them; empty when they can.
 [[nodiscard]] inline std::string tile_refusal(const GpuFacts& facts, int shared_bytes, std::int64_t groups,
                                               std::int64_t n_tiles) {

@@ -12,8 +12,8 @@ NarrowCut run_narrow(const ProductCase& one, const cuda::narrow::Cut& cut) {
     return narrow::packed_place(cut, index);
   });
   run_product(one, order, false, [&](const Operands& operands, const void* weights) {
-    const auto arguments =
-        std::make_shared<narrow::Arguments>(narrow::arguments_of(one.problem, cut, weights, operands));
+    const auto arguments = std::make_shared<narrow::Arguments>(
+        narrow::with_operands(narrow::arguments_of(one.problem, cut, weights), p, operands));
     how.boxes = arguments->boxes;
     how.y_vectors = arguments->y_vectors;
     const cuda::NarrowKernel kernel = cuda::narrow_kernel(one.problem.dtype, cut.shape);
