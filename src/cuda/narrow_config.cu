@@ -173,7 +173,9 @@ Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weigh
           .bias = nullptr,
           .cut = cut,
           .boxes = false,
-          .swizzle = cut.j_groups == 1 ? 7 : 1,
+          .swizzle = cut.j_groups == 1         ? 7
+                     : cut.shape.block_j == 16 ? 1
+                                               : 0,
           .batch = static_cast<int>(p.batch),
           .activation = problem.activation,
           .b = p.b,
