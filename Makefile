@@ -48,8 +48,9 @@ lint:  ## clang-format, clang-tidy, ruff, mypy
 	JOBS=$(JOBS) tools/lint
 
 format:  ## rewrite sources with clang-format and ruff
+	@tools/bootstrap lint python
 	clang-format -i $(CXX_SOURCES)
-	ruff format .
+	python=.venv/bin/python3; [[ -x $$python ]] || python=python3; $$python -m ruff format .
 
 clean:  ## remove everything built
 	rm -rf build

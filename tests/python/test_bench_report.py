@@ -255,7 +255,7 @@ def test_results_of_layers_alone_have_a_summary(tmp_path, capsys):
     layer = {"record": "layer", "problem": "f16 layer", "dtype": "f16", "status": "ok", **seconds}
     layers = [run, {**layer, "bare_s": 1.0, "adjoint_s": 1.0, "gradient_s": 1.0}]
     assert main(["report", "--summary", write(tmp_path / "layers.jsonl", layers)]) == 0
-    assert "a step of bmm takes 2.00 times ours" in capsys.readouterr().out
+    assert "faster than bmm 2.00 times" in capsys.readouterr().out
     text = to_markdown(report.build([*made_up_rows(), *layers]))
     assert "Ceilings: copy 1 TB/s" in text and "## Training" in text
 
@@ -354,6 +354,21 @@ def test_the_numbers_of_the_documents_are_those_of_the_results(capsys):
     marked = [path for path in documents() if "<!-- numbers:" in path.read_text()]
     assert len(marked) >= 3
     assert main(["numbers", "--check", *map(str, marked)]) == 0, capsys.readouterr().out
+
+
+@pytest.mark.skipif(not GPU_FILES, reason="needs the results of the repository")
+def test_the_report_of_the_documents_is_what_its_command_makes(tmp_path):
+    (command,) = re.findall(
+        r"^    kronsparse-bench (report .*) --output docs/report$",
+        (SOURCE / "results" / "README.md").read_text(),
+        re.MULTILINE,
+    )
+    name, *patterns = command.split()
+    files = [str(path) for one in patterns for path in sorted(SOURCE.glob(one))]
+    assert main([name, *files, "--output", str(tmp_path / "report")]) == 0
+    for ending in (".md", ".html"):
+        expected = (SOURCE / "docs" / f"report{ending}").read_text()
+        assert (tmp_path / f"report{ending}").read_text() == expected, ending
 
 
 def test_tables_of_the_documents_are_whole():

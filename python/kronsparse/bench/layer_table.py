@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kronsparse.bench.document import Section, Table, markdown_table
 from kronsparse.bench.results import Row
 
-RIVALS = ("bmm", "compiled")
+RIVALS = {"bmm": "bmm", "compiled": "torch.compile of bmm"}
 
 
 def steps_table(rows: Sequence[Row]) -> Table:
@@ -36,13 +36,18 @@ def sentences(rows: Sequence[Row]) -> list[str]:
                 if row["dtype"] == dtype and name in row["step_s"]
             ]
             if found:
-                middle = f"{statistics.median(found):.2f} times ours in the median of {len(found)}"
-                told.append(f"{dtype}: a step of {name} takes {middle}, at least {min(found):.2f}")
+                middle = f"{statistics.median(found):.2f} times in the median of {len(found)} layers"
+                told.append(f"{dtype}: faster than {RIVALS[name]} {middle}, {min(found):.2f} times at worst")
     over_bare = [row["forward_s"]["kernel"] / row["bare_s"] for row in timed]
     if over_bare:
-        told.append(f"the layer takes {statistics.median(over_bare):.3f} times the bare kernel")
+        told.append(
+            f"`KSLinear`'s forward takes {statistics.median(over_bare):.3f} times as long as the bare kernel"
+        )
     for row in [row for row in rows if row["record"] == "host"][-1:]:
-        told.append(f"a call: {row['kslinear']:.1f} us of the host, nn.Linear {row['linear']:.1f}")
+        told.append(
+            f"a call of `KSLinear` costs the host {row['kslinear']:.1f} us, "
+            f"one of `nn.Linear` {row['linear']:.1f} us"
+        )
     return told
 
 

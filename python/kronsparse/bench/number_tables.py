@@ -68,6 +68,19 @@ def gpu_summary(groups: Groups, _: Sequence[str]) -> str:
     return markdown_table(Table(headers, rows))
 
 
+def gpu_sentence(groups: Groups, _: Sequence[str]) -> str:
+    """The same in one line: the least and the largest share of wins, and median speed-up."""
+    found = [
+        _won(ones, kind[1], EAGER) for kind, ones in _sections(_joined(groups)) if kind[1] in ("", "fp32")
+    ]
+    won = [one for one in found if one is not None]
+    shares, medians = [one.share for one in won], [one.median for one in won]
+    return (
+        f"{100 * min(shares):.0f} to {100 * max(shares):.0f} % of the patterns, "
+        f"{min(medians):.1f} to {max(medians):.1f} times in the median"
+    )
+
+
 def _goal(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form).replace("%", " %")
 
@@ -169,14 +182,40 @@ def ceilings(groups: Groups, _: Sequence[str]) -> str:
     return ceilings_text(last_run(_joined(groups)))
 
 
-def win_share(groups: Groups, words: Sequence[str]) -> str:
-    """One number: the share of patterns won, for words dtype, mode or "default", layout, rival."""
+def _against(groups: Groups, words: Sequence[str]) -> tuple[str, list[Measured]]:
+    """The mode, and what was measured beside the rival, for words dtype, mode or "default", layout, rival."""
     dtype, mode, layout, rival = words
     mode = mode if mode != "default" else "fp32" if dtype == "f32" else ""
-    won = _won(of_kind(collect(_joined(groups)), dtype, mode, layout), mode, rival)
-    if won is None:
+    ones = [one for one in of_kind(collect(_joined(groups)), dtype, mode, layout) if rival in one.rivals]
+    if not ones:
         raise ValueError(f"nothing measured of {' '.join(words)}")
+    return mode, ones
+
+
+def win_share(groups: Groups, words: Sequence[str]) -> str:
+    """One number: the share of patterns won, for words dtype, mode or "default", layout, rival."""
+    mode, ones = _against(groups, words)
+    won = _won(ones, mode, words[-1])
+    assert won is not None
     return f"{100 * won.share:.0f} %"
+
+
+def speed_up(groups: Groups, words: Sequence[str]) -> str:
+    """The median and the least speed-up, with the same words."""
+    (mode, ones), rival = _against(groups, words), words[-1]
+    worst = min(ones, key=lambda one: one.rivals[rival] / one.ours[mode])
+    least = worst.rivals[rival] / worst.ours[mode]
+    middle = median([one.rivals[rival] / one.ours[mode] for one in ones])
+    return f"{middle:.2f} times in the median and {least:.2f} times at worst ({worst.pattern})"
+
+
+def errors(groups: Groups, _: Sequence[str]) -> str:
+    """In norm against fp64, of ours: from the least to the largest of each dtype."""
+    found: dict[str, list[float]] = {}
+    for row in latest(_joined(groups), "row"):
+        if row["contender"] == OURS and row["status"] == "ok":
+            found.setdefault(row["dtype"], []).append(row["error"])
+    return ", ".join(f"{dtype} {min(all_):.1e} to {max(all_):.1e}" for dtype, all_ in found.items())
 
 
 def small_batch(groups: Groups, _: Sequence[str]) -> str:
@@ -223,12 +262,15 @@ def layer_sentences(groups: Groups, _: Sequence[str]) -> str:
 
 TABLES: dict[str, Callable[[Groups, Sequence[str]], str]] = {
     "gpu-summary": gpu_summary,
+    "gpu-sentence": gpu_sentence,
     "targets": targets,
     "cpu-summary": cpu_summary,
     "cpu-runs": cpu_runs,
     "cpu-halves": cpu_halves,
     "ceilings": ceilings,
     "win-share": win_share,
+    "speed-up": speed_up,
+    "errors": errors,
     "small-batch": small_batch,
     "energy-saving": energy_saving,
     "layers": layers,

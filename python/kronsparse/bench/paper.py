@@ -25,7 +25,7 @@ class SparsityBin(NamedTuple):
     correlation: float  # of log speedup and log h
 
 
-# By (dtype, layout), in the order of the comparisons in `wins.COMPARISONS`.
+# By (dtype, layout), in the order of the comparisons in `paper_sections.COMPARISONS`.
 WINS: dict[tuple[str, str], tuple[Wins, Wins, Wins]] = {
     ("f32", "best of both"): (Wins(98.1, 6.5), Wins(90.0, 1.36), Wins(85.5, 1.39)),
     ("f32", "batch_first"): (Wins(97.61, 18.50), Wins(94.1, 1.44), Wins(20.41, 1.26)),
