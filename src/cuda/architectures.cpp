@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <string>
+#include <tuple>
 
 #include "core/message.hpp"
 #include "core/text.hpp"
@@ -10,17 +12,18 @@
 namespace kronsparse::cuda {
 namespace {
 
-bool runs_on(const Architecture& built, int gpu) {
+/// How well a GPU is served: not at all, by PTX that its driver compiles, by machine code.
+enum class Fit : std::uint8_t { none, ptx, code };
+
+Fit fit_of(const Architecture& built, int gpu) {
   const bool same_major = built.compute_capability / 10 == gpu / 10;
   const bool not_older = gpu >= built.compute_capability;
-  switch (built.kind) {
-    case 'a':
-      return gpu == built.compute_capability;
-    case 'f':
-      return same_major && not_older;
-    default:
-      return (built.has_code && same_major && not_older) || (built.has_ptx && not_older);
-  }
+  const bool in_reach = built.kind == 'a'   ? gpu == built.compute_capability
+                        : built.kind == 'f' ? same_major && not_older
+                                            : not_older;
+  if (!in_reach) return Fit::none;
+  if (built.has_code && same_major) return Fit::code;
+  return built.has_ptx ? Fit::ptx : Fit::none;
 }
 
 }  // namespace
@@ -58,9 +61,18 @@ std::string architectures_text(std::span<const Architecture> architectures) {
   return names.empty() ? later : message("{} and {}", joined(names, ", "), later);
 }
 
-std::string misfit(std::span<const Architecture> architectures, int compute_capability) {
+std::optional<Architecture> code_for(std::span<const Architecture> architectures, int compute_capability) {
+  std::optional<Architecture> best;
+  const auto rank = [&](const Architecture& one) {
+    return std::tuple(fit_of(one, compute_capability), one.compute_capability, one.kind != ' ');
+  };
   for (const Architecture& one : architectures)
-    if (runs_on(one, compute_capability)) return {};
+    if (fit_of(one, compute_capability) != Fit::none && (!best || rank(one) > rank(*best))) best = one;
+  return best;
+}
+
+std::string misfit(std::span<const Architecture> architectures, int compute_capability) {
+  if (code_for(architectures, compute_capability)) return {};
   return message("this build has kernels for {}, the GPU is sm_{}", architectures_text(architectures),
                  compute_capability);
 }

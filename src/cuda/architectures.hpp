@@ -2,6 +2,7 @@
 // would have to start every GPU of the machine to answer.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,11 @@ struct Architecture {
 
 /// "sm_80, sm_90a and PTX for 12.0 or later".
 [[nodiscard]] std::string architectures_text(std::span<const Architecture> architectures);
+
+/// The one whose code a GPU of this compute capability runs: machine code of its own major number, else PTX,
+/// of either the latest. That may lack what the GPU could do.
+[[nodiscard]] std::optional<Architecture> code_for(std::span<const Architecture> architectures,
+                                                   int compute_capability);
 
 /// Why none of them runs on this compute capability; empty when one does.
 [[nodiscard]] std::string misfit(std::span<const Architecture> architectures, int compute_capability);

@@ -116,14 +116,13 @@ int blocks_per_multiprocessor(const GradientConfig& config, const GpuFacts& gpu)
                                                    std::max(1, config.shape.threads / config.threads())));
 }
 
-/// Blocks of a cluster: 8 wherever there are clusters, 16 on whole GPUs of the large kinds, if asked for.
+}  // namespace
+
 int largest_cluster(const GpuFacts& gpu) {
-  if (gpu.compute_capability < 90) return 1;
+  if (!gpu.has_clusters()) return 1;
   const bool large = gpu.compute_capability == 90 || gpu.compute_capability == 100;
   return large && gpu.multiprocessors >= 100 ? 16 : 8;
 }
-
-}  // namespace
 
 double clusters_at_once(const GpuFacts& gpu, int resident, int cluster_blocks) {
   // Clusters of 1, 2, ... 16 blocks that an H200 (132 multiprocessors, in parts of 16 and 18, not all of them

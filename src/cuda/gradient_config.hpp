@@ -62,6 +62,8 @@ struct GradientConfig {
   }
 };
 
+/// Blocks of a cluster: 8 wherever there are clusters, 16 on whole GPUs of the large kinds, if asked for.
+[[nodiscard]] int largest_cluster(const GpuFacts& gpu);
 /// Clusters that a GPU runs at once where `resident` blocks share a multiprocessor: each stays inside a part
 /// of the GPU.
 [[nodiscard]] double clusters_at_once(const GpuFacts& gpu, int resident, int cluster_blocks);

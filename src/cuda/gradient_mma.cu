@@ -59,9 +59,7 @@ std::string refuse(const Problem& problem, Device device) {
   if (problem.dtype != DType::f16 && problem.dtype != DType::bf16)
     return message("its tensor cores multiply f16 and bf16, not {}", name(problem.dtype));
   const GpuFacts& facts = gpu(device);
-  if (facts.compute_capability < 80)
-    return message("needs compute capability 8.0, {} has {}.{}", facts.name, facts.compute_capability / 10,
-                   facts.compute_capability % 10);
+  if (std::string reason = ampere_refusal(facts); !reason.empty()) return reason;
   const Pattern& pattern = problem.pattern;
   constexpr std::int64_t limit = std::int64_t{1} << 31;
   if (pattern.b >= limit || pattern.c >= limit || pattern.d >= limit) return "counts b, c and d in 32 bits";

@@ -118,7 +118,7 @@ const Kernel& choose(const Problem& problem) {
 
 /// Parts of the batch: a power of two that fills the GPU, if anything does.
 std::uint32_t splits_of(const Kernel& kernel, const Product& p, const GpuFacts& facts) {
-  if (facts.compute_capability < 90) return 1;
+  if (!facts.has_clusters()) return 1;
   const double slots = static_cast<double>(kernel.blocks) * facts.multiprocessors;
   std::uint32_t splits = 1;
   while (splits < most_splits && tile_count(kernel, p) * splits * 2 <= slots &&
@@ -198,25 +198,16 @@ class GradientSimtExecutor final : public Executor {
     args.y_vectors = aligned_16(operands.y) &&
                      (kernel_.j == 1 ? p.d == 1 && p.c % 4 == 0 : kernel_.j % 4 == 0 && p.d % 4 == 0);
 
-    cudaLaunchAttribute cluster{};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {splits_, 1, 1};
-    cudaLaunchConfig_t config{};
-    config.blockDim = dim3(static_cast<unsigned>(kernel_.threads));
-    config.dynamicSmemBytes = shared_bytes_;
-    config.stream = static_cast<cudaStream_t>(operands.stream);
-    config.attrs = &cluster;
-    config.numAttrs = splits_ > 1 ? 1 : 0;
-
+    LaunchShape shape{.threads = kernel_.threads,
+                      .shared_bytes = shared_bytes_,
+                      .cluster_blocks = static_cast<int>(splits_)};
     const auto tiles =
         static_cast<std::uint64_t>(p.a * groups) * static_cast<std::uint64_t>(k_tiles * l_tiles) * splits_;
     constexpr std::uint64_t most = (std::numeric_limits<std::int32_t>::max() / most_splits) * most_splits;
-    void* parameters[] = {&args};
     for (; args.first_tile < tiles; args.first_tile += most) {
-      config.gridDim = dim3(static_cast<unsigned>(std::min(most, tiles - args.first_tile)));
-      check(cudaLaunchKernelExC(&config, kernel_.function, parameters), "launching the gradient kernel");
+      shape.blocks = static_cast<unsigned>(std::min(most, tiles - args.first_tile));
+      launch("gradient_simt", kernel_.function, shape, operands.stream, args);
     }
-    check_launch("gradient");
   }
 
  private:

@@ -32,12 +32,12 @@ class GradientWgmmaExecutor final : public Executor {
   [[nodiscard]] std::size_t packed_bytes() const noexcept override { return 0; }
 
   void run(const Operands& operands) const override {
+    const DeviceGuard guard(device_);  // tensor maps are made in its context
     std::optional<GradientWgmmaArguments> arguments = gradient_wgmma_arguments(problem_, config_, operands);
     if (!arguments) {  // the copy engine does not take the addresses
       unaligned_->run(operands);
       return;
     }
-    const DeviceGuard guard(device_);
     arguments->overlaps = true;
     launch("gradient_wgmma", kernel_,
            {.blocks = static_cast<unsigned>(config_.blocks(problem_.pattern.a)),

@@ -10,7 +10,6 @@ namespace {
 
 /// A block's part of the batch is at least this long.
 constexpr std::int64_t kLeastSplit = 256;
-constexpr int kMostSplits = 16;
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
@@ -114,7 +113,7 @@ std::vector<GradientWgmmaConfig> gradient_wgmma_configs(const Problem& problem, 
   const auto shared = static_cast<std::int64_t>(gpu.shared_bytes);
   const std::int64_t least_splits = std::max<std::int64_t>(divided_up(p.batch, kGradientMaxSum), 1);
   const std::int64_t most_splits =
-      std::min<std::int64_t>(std::max(p.batch / kLeastSplit, least_splits), kMostSplits);
+      std::min<std::int64_t>(std::max(p.batch / kLeastSplit, least_splits), largest_cluster(gpu));
 
   std::vector<GradientWgmmaConfig> all;
   for (std::size_t index = 0; index < gradient_wgmma_shapes.size(); ++index) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <string_view>
+#include <type_traits>
 
 #include "core/message.hpp"
 #include "cuda/runtime.hpp"
@@ -27,17 +28,41 @@ struct LaunchShape {
 class FreshWeights {
  public:
   void packed_on(Stream stream) noexcept {
-    stream_ = stream;
-    is_next_ = true;
+    stream_ = handle_of(stream);
+    capture_ = capture_of(stream_);
+    are_fresh_ = true;
   }
-  /// False for the first run that follows the packing in its stream.
-  [[nodiscard]] bool may_overlap(Stream stream) const noexcept {
-    return stream != stream_ || !is_next_.exchange(false);
+
+  /// Calls launch(whether it may overlap).
+  template <class Launch>
+  void run(Stream stream, Launch&& launch) const {
+    const cudaStream_t here = handle_of(stream);
+    // On another stream the end of the packing is waited for with an event, which no kernel overlaps.
+    if (!are_fresh_ || (here != stream_ && capture_ == 0)) return launch(true);
+    // Of a graph that has the packing in it, too, an event is but an edge between kernels.
+    const unsigned long long capture = capture_of(here);
+    launch(capture != 0 ? capture != capture_ : here != stream_);
+    // Only now is there a run that waited. Several threads may come here at once: then all of them have.
+    if (here == stream_ && capture == capture_) are_fresh_ = false;
   }
 
  private:
-  Stream stream_ = nullptr;
-  mutable std::atomic<bool> is_next_ = false;  // runs may come from several threads
+  /// The default stream has two names.
+  static cudaStream_t handle_of(Stream stream) noexcept {
+    return stream == nullptr ? cudaStreamLegacy : static_cast<cudaStream_t>(stream);
+  }
+  /// The number of the capture that the stream is in; 0 outside of one.
+  static unsigned long long capture_of(cudaStream_t stream) noexcept {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    unsigned long long number = 0;
+    if (cudaStreamGetCaptureInfo(stream, &status, &number) != cudaSuccess)
+      static_cast<void>(cudaGetLastError());  // a launch will fail for the same reason, and say so
+    return status == cudaStreamCaptureStatusActive ? number : 0;
+  }
+
+  cudaStream_t stream_ = nullptr;
+  unsigned long long capture_ = 0;
+  mutable std::atomic<bool> are_fresh_ = false;  ///< no run has waited for the packing yet
 };
 
 /// Whether the kernel's code has the instructions that overlapping needs: a newer GPU also runs older code.
@@ -63,9 +88,10 @@ inline void allow_cluster(const void* kernel, int blocks) {
           "asking for large clusters");
 }
 
-template <class Arguments>
+/// Launches a kernel that takes `arguments`; Error device with its name when that fails.
+template <class... Arguments>
 void launch(std::string_view name, const void* kernel, const LaunchShape& shape, Stream stream,
-            Arguments arguments) {
+            const Arguments&... arguments) {
   std::array<cudaLaunchAttribute, 2> attributes{};
   cudaLaunchConfig_t config{};
   config.gridDim = shape.blocks;
@@ -83,9 +109,17 @@ void launch(std::string_view name, const void* kernel, const LaunchShape& shape,
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
   }
-  std::array<void*, 1> parameters{&arguments};
+  std::array<void*, sizeof...(Arguments)> parameters{
+      const_cast<void*>(static_cast<const void*>(&arguments))...};
+  // Not asked for cudaGetLastError: that may be the error of somebody else's earlier call.
   check(cudaLaunchKernelExC(&config, kernel, parameters.data()), message("launching the kernel {}", name));
-  check_launch(name);
+}
+
+/// The same with arguments converted to what the kernel takes.
+template <class... Parameters>
+void launch(std::string_view name, void (*kernel)(Parameters...), const LaunchShape& shape, Stream stream,
+            const std::type_identity_t<Parameters>&... arguments) {
+  launch(name, reinterpret_cast<const void*>(kernel), shape, stream, arguments...);
 }
 
 }  // namespace kronsparse::cuda

@@ -55,7 +55,7 @@ void synchronise(Device device, Stream stream) {
 }
 
 void drop_mark(Device, void* mark) noexcept {
-  static_cast<void>(cudaEventDestroy(static_cast<cudaEvent_t>(mark)));
+  if (cudaEventDestroy(static_cast<cudaEvent_t>(mark)) != cudaSuccess) static_cast<void>(cudaGetLastError());
 }
 
 void* make_mark(Device device, Stream stream) {

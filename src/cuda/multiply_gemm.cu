@@ -35,12 +35,15 @@ class GemmExecutor final : public Executor {
 
   void run(const Operands& operands) const override {
     const DeviceGuard guard(device_);
-    launch("multiply_gemm", reinterpret_cast<const void*>(kernel_),
-           {.blocks = static_cast<unsigned>(config_.blocks()),
-            .threads = kGemmProducerThreads + kGemmConsumerThreads,
-            .shared_bytes = static_cast<std::size_t>(config_.shared_bytes),
-            .overlapping = fresh_.may_overlap(operands.stream)},
-           operands.stream, gemm_arguments(problem_, config_, operands, weights_.data()));
+    const auto arguments = gemm_arguments(problem_, config_, operands, weights_.data());
+    fresh_.run(operands.stream, [&](bool may_overlap) {
+      launch("multiply_gemm", reinterpret_cast<const void*>(kernel_),
+             {.blocks = static_cast<unsigned>(config_.blocks()),
+              .threads = kGemmProducerThreads + kGemmConsumerThreads,
+              .shared_bytes = static_cast<std::size_t>(config_.shared_bytes),
+              .overlapping = may_overlap},
+             operands.stream, arguments);
+    });
   }
 
   [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }

@@ -73,24 +73,24 @@ class MmaExecutor final : public Executor {
     const ValueOrder from = ValueOrder::of(config_.order, is_transposed(problem_.operation));
     const auto blocks =
         static_cast<unsigned>(std::min<std::int64_t>((config_.order.elements() + 255) / 256, 65535));
+    const auto enqueue = [&]<class Element>() {
+      launch("mma (packing)", pack_weights<Element>, {.blocks = blocks, .threads = 256}, stream,
+             static_cast<const Element*>(values), static_cast<Element*>(weights_.data()), config_.order,
+             from);
+    };
     if (element_bytes() == 2)
-      pack_weights<<<blocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(
-          static_cast<const std::uint16_t*>(values), static_cast<std::uint16_t*>(weights_.data()),
-          config_.order, from);
+      enqueue.operator()<std::uint16_t>();
     else
-      pack_weights<<<blocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(
-          static_cast<const std::uint32_t*>(values), static_cast<std::uint32_t*>(weights_.data()),
-          config_.order, from);
-    check_launch("pack_weights");
+      enqueue.operator()<std::uint32_t>();
   }
 
   void run(const Operands& operands) const override {
     const DeviceGuard guard(device_);
-    const MmaArguments arguments = arguments_of(operands);
-    kernel_<<<blocks_, static_cast<unsigned>(config_.threads()),
-              static_cast<std::size_t>(config_.shared_bytes), static_cast<cudaStream_t>(operands.stream)>>>(
-        arguments);
-    check_launch("multiply_mma");
+    launch("multiply_mma", reinterpret_cast<const void*>(kernel_),
+           {.blocks = blocks_,
+            .threads = config_.threads(),
+            .shared_bytes = static_cast<std::size_t>(config_.shared_bytes)},
+           operands.stream, arguments_of(operands));
   }
 
   [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }
@@ -172,9 +172,7 @@ class MmaExecutor final : public Executor {
 std::string refuse(const Problem& problem, Device device) {
   if (std::string reason = tensor_core_refusal(problem); !reason.empty()) return reason;
   const GpuFacts& facts = gpu(device);
-  if (facts.compute_capability < 80)
-    return message("needs compute capability 8.0, {} has {}.{}", facts.name, facts.compute_capability / 10,
-                   facts.compute_capability % 10);
+  if (std::string reason = ampere_refusal(facts); !reason.empty()) return reason;
   const MmaConfig config = mma_config(problem, facts);
   return tile_refusal(facts, config.shared_bytes, config.order.groups(), problem.batch / config.tile_n() + 1);
 }

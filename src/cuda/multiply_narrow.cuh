@@ -56,8 +56,9 @@ class Consumer {
 
   /// The stage before is used up: who fills it is told.
   __device__ void release_previous() const {
-    if (previous_ < 0 || threadIdx.x % 32 != 0) return;
-    ptx::barrier_arrive(stages_.empty(previous_));
+    if (previous_ < 0) return;
+    __syncwarp();  // one lane speaks for all, whose reads come before
+    if (threadIdx.x % 32 == 0) ptx::barrier_arrive(stages_.empty(previous_));
   }
 
   __device__ static std::uint64_t right(std::uint32_t weights) {

@@ -249,14 +249,12 @@ class MultiplySimtExecutor final : public Executor {
 
     const auto tiles = static_cast<std::uint64_t>(output_tiles_) * groups_ * sample_tiles_ * product_.a;
     constexpr std::uint64_t most = std::numeric_limits<std::int32_t>::max();
-    void* parameters[] = {&args};
-    for (; args.first_tile < tiles; args.first_tile += most) {
-      const auto blocks = static_cast<unsigned>(std::min(most, tiles - args.first_tile));
-      check(cudaLaunchKernel(kernel_.function, dim3(blocks), dim3(static_cast<unsigned>(kernel_.threads)),
-                             parameters, shared_bytes_, static_cast<cudaStream_t>(operands.stream)),
-            "launching the simt kernel");
-    }
-    check_launch("simt");
+    for (; args.first_tile < tiles; args.first_tile += most)
+      launch("multiply_simt", kernel_.function,
+             {.blocks = static_cast<unsigned>(std::min(most, tiles - args.first_tile)),
+              .threads = kernel_.threads,
+              .shared_bytes = shared_bytes_},
+             operands.stream, args);
   }
 
   [[nodiscard]] std::size_t packed_bytes() const noexcept override { return packed_.bytes(); }

@@ -16,6 +16,7 @@
 #include "cuda/multiply_skinny.cuh"
 #include "cuda/product.hpp"
 #include "cuda/runtime.hpp"
+#include "cuda/tensor_core.hpp"
 
 namespace kronsparse::cuda {
 namespace skinny {
@@ -183,7 +184,7 @@ void for_each_cut(const Product& p, const GpuFacts& facts, Visitor&& visit) {
   const bool fits_vectors =
       p.x_feature == 1 && (p.batch == 1 || p.x_sample % vector == 0) &&
       (p.d < vector ? vector % p.d == 0 && p.c % (vector / p.d) == 0 : p.d % vector == 0);
-  const int largest_cluster = facts.compute_capability >= 90 ? 8 : 1;
+  const int largest_cluster = facts.has_clusters() ? 8 : 1;
   for (const int j_group : {1, 2, 3, 4, 5, 6, 7, 8, 16}) {
     const bool is_whole = j_group == p.d, is_part = j_group == vector || j_group == 2 * vector;
     if (j_group > p.d || (j_group > 1 && !is_whole && !is_part)) continue;
@@ -274,11 +275,10 @@ class SkinnyExecutor final : public Executor {
     const auto blocks =
         static_cast<unsigned>(std::min<std::int64_t>(ceil_div<std::int64_t>(vectors, 256), 8192));
     dispatch_type(problem_.dtype, [&]<class T>() {
-      pack<T><<<blocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(
-          static_cast<uint4*>(weights_.data()), static_cast<const T*>(values), arguments_.cut, vectors, p.b,
-          p.c, p.d, k_stride, l_stride);
+      launch("skinny (packing)", pack<T>, {.blocks = blocks, .threads = 256}, stream,
+             static_cast<uint4*>(weights_.data()), static_cast<const T*>(values), arguments_.cut, vectors,
+             p.b, p.c, p.d, k_stride, l_stride);
     });
-    check_launch("skinny (packing)");
     fresh_.packed_on(stream);
   }
 
@@ -292,14 +292,15 @@ class SkinnyExecutor final : public Executor {
     arguments.quads = has_quads_ && reinterpret_cast<std::uintptr_t>(operands.y) % quad_bytes_ == 0;
 
     const Cut& cut = arguments.cut;
-    launch("multiply_skinny", kernel_,
-           {.blocks = dim3(static_cast<unsigned>(blocks_of_weights(cut, product_)),
-                           static_cast<unsigned>(ceil_div(arguments.batch, cut.n_tiles * 8))),
-            .threads = cut.warps() * 32,
-            .shared_bytes = shared_bytes_,
-            .cluster_blocks = cut.cluster,
-            .overlapping = overlapping_ && fresh_.may_overlap(operands.stream)},
-           operands.stream, arguments);
+    LaunchShape shape{.blocks = dim3(static_cast<unsigned>(blocks_of_weights(cut, product_)),
+                                     static_cast<unsigned>(ceil_div(arguments.batch, cut.n_tiles * 8))),
+                      .threads = cut.warps() * 32,
+                      .shared_bytes = shared_bytes_,
+                      .cluster_blocks = cut.cluster};
+    fresh_.run(operands.stream, [&](bool may_overlap) {
+      shape.overlapping = overlapping_ && may_overlap;
+      launch("multiply_skinny", kernel_, shape, operands.stream, arguments);
+    });
   }
 
   [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }
@@ -325,9 +326,7 @@ std::string refuse(const Problem& problem, Device device) {
   if (problem.batch > max_batch)
     return message("is for batches of at most {}, not {}", max_batch, problem.batch);
   const GpuFacts& facts = gpu(device);
-  if (facts.compute_capability < 80)
-    return message("needs a GPU of compute capability 8.0 or later, this one has {}.{}",
-                   facts.compute_capability / 10, facts.compute_capability % 10);
+  if (std::string reason = ampere_refusal(facts); !reason.empty()) return reason;
   const Choice choice = choose(problem, facts);
   if (!std::isfinite(choice.seconds)) return "has no way to cut a pattern of this size into blocks";
   return {};

@@ -34,15 +34,17 @@ class StreamExecutor final : public Executor {
   void set_values(const void* values, Stream stream) override {
     const DeviceGuard guard(device_);
     pack_by_cut(arguments_.cut, problem_, values, weights_, stream);
-    check_launch("stream (packing)");
     fresh_.packed_on(stream);
   }
 
   void run(const Operands& operands) const override {
     const DeviceGuard guard(device_);
+    const Arguments arguments = with_operands(arguments_, product_, operands);
     LaunchShape shape = shape_;
-    shape.overlapping = fresh_.may_overlap(operands.stream);
-    launch("multiply_stream", kernel_, shape, operands.stream, with_operands(arguments_, product_, operands));
+    fresh_.run(operands.stream, [&](bool may_overlap) {
+      shape.overlapping = may_overlap;
+      launch("multiply_stream", kernel_, shape, operands.stream, arguments);
+    });
   }
 
   [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "cuda/divisor.hpp"
+#include "cuda/launch.hpp"
 #include "cuda/product.hpp"
 #include "cuda/runtime.hpp"
 #include "kronsparse/plan.hpp"
@@ -59,9 +60,9 @@ void pack_by_cut(const Cut& cut, const Problem& problem, const void* values, con
   const auto elements = static_cast<std::int64_t>(weights.bytes() / 2);
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(divided_up(elements, 256), 8192));
   const auto enqueue = [&]<class T>(T* packed) {
-    pack<T><<<blocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(
-        packed, static_cast<const T*>(values), cut, elements, p.b, p.c, p.d, transposed ? p.d : p.c * p.d,
-        transposed ? p.b * p.d : p.d);
+    launch("packing", pack<T, Cut>, {.blocks = blocks, .threads = 256}, stream, packed,
+           static_cast<const T*>(values), cut, elements, p.b, p.c, p.d, transposed ? p.d : p.c * p.d,
+           transposed ? p.b * p.d : p.d);
   };
   if (problem.dtype == DType::f16)
     enqueue(static_cast<__half*>(weights.data()));

@@ -37,7 +37,9 @@ std::string about_kernel_images() {
 
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
-  return cudaDeviceGetAttribute(&value, which, device) == cudaSuccess ? value : 0;
+  if (cudaDeviceGetAttribute(&value, which, device) == cudaSuccess) return value;
+  static_cast<void>(cudaGetLastError());  // not to be taken for a later call's
+  return 0;
 }
 
 GpuFacts facts_of(int index) {
@@ -47,14 +49,17 @@ GpuFacts facts_of(int index) {
   facts.index = index;
   facts.name = properties.name;
   facts.compute_capability = properties.major * 10 + properties.minor;
+  facts.code = code_for(built_architectures(), facts.compute_capability).value_or(Architecture{});
   facts.multiprocessors = properties.multiProcessorCount;
   facts.memory_bytes = properties.totalGlobalMem;
   facts.shared_bytes = properties.sharedMemPerBlockOptin;
   facts.l2_bytes = static_cast<std::size_t>(properties.l2CacheSize);
-  facts.clock_hz = 1e3 * attribute(cudaDevAttrClockRate, index);
+  // Drivers of virtual machines may not tell the clocks: cost models then still compare.
+  facts.clock_hz = std::max(1e3 * attribute(cudaDevAttrClockRate, index), 1e9);
   // Two transfers a clock; a copy reaches 87 % of that on an H200.
-  facts.memory_rate =
-      0.87 * 2.0 * 1e3 * attribute(cudaDevAttrMemoryClockRate, index) * properties.memoryBusWidth / 8.0;
+  facts.memory_rate = std::max(
+      0.87 * 2.0 * 1e3 * attribute(cudaDevAttrMemoryClockRate, index) * properties.memoryBusWidth / 8.0,
+      1e11);
   if (attribute(cudaDevAttrComputeMode, index) == cudaComputeModeProhibited)
     facts.unusable = "its compute mode forbids all programs (nvidia-smi -c DEFAULT allows them)";
   else
@@ -126,11 +131,6 @@ void check(cudaError_t status, std::string_view action) {
                             is_about_kernel_images(status) ? about_kernel_images() : std::string()));
 }
 
-void check_launch(std::string_view kernel) {
-  const cudaError_t status = cudaGetLastError();
-  if (status != cudaSuccess) check(status, message("launching the kernel {}", kernel));
-}
-
 DeviceGuard::DeviceGuard(int device) {
   int current = 0;
   check(cudaGetDevice(&current), "asking for the current device");
@@ -140,7 +140,7 @@ DeviceGuard::DeviceGuard(int device) {
 }
 
 DeviceGuard::~DeviceGuard() {
-  if (previous_ >= 0) static_cast<void>(cudaSetDevice(previous_));
+  if (previous_ >= 0 && cudaSetDevice(previous_) != cudaSuccess) static_cast<void>(cudaGetLastError());
 }
 
 DeviceMemory::DeviceMemory(int device, std::size_t bytes) : device_(device) {

@@ -9,15 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/architectures.hpp"
 #include "kronsparse/device.hpp"
 
 namespace kronsparse::cuda {
 
 /// Throws Error out_of_memory or device, with what was attempted and what CUDA says of it.
 void check(cudaError_t status, std::string_view action);
-
-/// Checks what the last kernel launch left behind; `kernel` is its name for people.
-void check_launch(std::string_view kernel);
 
 /// While it lives, `device` is the calling thread's current device; then the one before it is again.
 class DeviceGuard {
@@ -68,6 +66,7 @@ struct GpuFacts {
   int index = 0;
   std::string name;
   int compute_capability = 0;  ///< 90 for 9.0
+  Architecture code;  ///< what the kernels it runs were compiled for: its own kind, or an earlier one
   int multiprocessors = 0;
   std::size_t memory_bytes = 0;
   std::size_t shared_bytes = 0;  ///< a block may have, after opting in
@@ -75,6 +74,9 @@ struct GpuFacts {
   double clock_hz = 0;
   double memory_rate = 0;  ///< bytes per second that a copy reaches, read plus written; estimated
   std::string unusable;    ///< why no kernel of this build runs on it; empty when they do
+
+  /// Whether blocks of its kernels may form clusters.
+  [[nodiscard]] bool has_clusters() const { return code.compute_capability >= 90; }
 };
 
 /// The GPUs of this machine, in CUDA's order. Empty where there is no driver.

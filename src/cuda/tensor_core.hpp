@@ -43,11 +43,27 @@ namespace kronsparse::cuda {
   return problem.dtype == DType::f32 ? "takes half types, f32 has its own kernels" : "";
 }
 
-/// Why the GPU has not got Hopper's instructions, which no other has; empty when it has.
+/// Why the GPU, or what was compiled for it, lacks the tensor cores of sm_80 and later; empty when neither
+/// does.
+[[nodiscard]] inline std::string ampere_refusal(const GpuFacts& facts) {
+  if (facts.code.compute_capability >= 80) return {};
+  if (facts.compute_capability < 80)
+    return message("needs compute capability 8.0, {} has {}.{}", facts.name, facts.compute_capability / 10,
+                   facts.compute_capability % 10);
+  return message("needs code for compute capability 8.0, this build's for {} is for {}.{}", facts.name,
+                 facts.code.compute_capability / 10, facts.code.compute_capability % 10);
+}
+
+/// Why the GPU has not got Hopper's instructions, which no other has, or nothing was compiled that uses them;
+/// empty when it has.
 [[nodiscard]] inline std::string hopper_refusal(const GpuFacts& facts) {
-  if (facts.compute_capability == 90) return {};
-  return message("needs compute capability 9.0, {} has {}.{}", facts.name, facts.compute_capability / 10,
-                 facts.compute_capability % 10);
+  if (facts.compute_capability != 90)
+    return message("needs compute capability 9.0, {} has {}.{}", facts.name, facts.compute_capability / 10,
+                   facts.compute_capability % 10);
+  if (facts.code.compute_capability != 90 || facts.code.kind != 'a')
+    return message("needs code for sm_90a, this build's for {} is for {}", facts.name,
+                   architectures_text({&facts.code, 1}));
+  return {};
 }
 
 /// Why the GPU cannot hold a block's tile, or the kernels cannot count them; empty when they can.

@@ -309,9 +309,9 @@ class Producer {
     if constexpr (Traits::form == XForm::rows) return min(max(terms_left_, 0), 8) * 2;
     if constexpr (Traits::x.words % 4 == 0)  // units do not reach over terms
       return terms_left_ > 0 ? min(max(j_left_, 0) * Traits::element_bytes, 16) : 0;
-    // All j are in the block: so many bytes until the last term's end.
-    constexpr int column_bytes = Traits::form == XForm::lines ? Traits::element_bytes : 4;
-    return min(max((terms_left_ * Traits::x.words - column_) * column_bytes, 0), 16);
+    // All j are in the block: so many bytes until the last term's end. It may be too far away to count them.
+    constexpr int column_bytes = Traits::form == XForm::lines ? Traits::element_bytes : 4, many = 1 << 16;
+    return min(max((min(terms_left_, many) * Traits::x.words - column_) * column_bytes, 0), 16);
   }
 
   /// Units of 16 bytes, one of each kRows-th sample.

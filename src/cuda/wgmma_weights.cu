@@ -2,16 +2,11 @@
 
 #include <algorithm>
 
-#include "cuda/runtime.hpp"
+#include "cuda/launch.hpp"
 #include "cuda/wgmma_weights.cuh"
 
 namespace kronsparse::cuda {
 namespace {
-
-/// The TF32 number nearest to a float; what is not finite stays as it is.
-__host__ __device__ inline std::uint32_t tf32_part(std::uint32_t bits) {
-  return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & 0xffffe000u;
-}
 
 /// One thread a weight, in the order of the values.
 template <class Element>
@@ -46,13 +41,14 @@ void pack_weights(const WgmmaOrder& order, std::size_t element_bytes, const void
                   bool transposed, Stream stream) {
   const std::int64_t total = order.a * order.b * order.c * order.d;
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>((total + 255) / 256, 65535));
+  const auto enqueue = [&]<class Element>() {
+    launch("wgmma (packing)", pack_wgmma_weights<Element>, {.blocks = blocks, .threads = 256}, stream,
+           static_cast<const Element*>(values), static_cast<Element*>(packed), order, transposed);
+  };
   if (element_bytes == 2)
-    pack_wgmma_weights<<<blocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(
-        static_cast<const std::uint16_t*>(values), static_cast<std::uint16_t*>(packed), order, transposed);
+    enqueue.operator()<std::uint16_t>();
   else
-    pack_wgmma_weights<<<blocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(
-        static_cast<const std::uint32_t*>(values), static_cast<std::uint32_t*>(packed), order, transposed);
-  check_launch("pack_wgmma_weights");
+    enqueue.operator()<std::uint32_t>();
 }
 
 }  // namespace kronsparse::cuda

@@ -64,6 +64,14 @@ struct WgmmaOrder {
   }
 };
 
+/// The TF32 number nearest to a float, or the largest one; what is not finite stays as it is.
+[[nodiscard]] __host__ __device__ inline std::uint32_t tf32_part(std::uint32_t bits) {
+  constexpr std::uint32_t exponent = 0x7f800000u, kept = 0xffffe000u;
+  if ((bits & exponent) == exponent) return bits;
+  const std::uint32_t rounded = (bits + 0x1000u) & kept;
+  return (rounded & exponent) == exponent ? bits & kept : rounded;
+}
+
 /// Enqueues the writing of the weights' places; the others must be zero already. The values are those of the
 /// problem, of 2 or 4 bytes.
 void pack_weights(const WgmmaOrder& order, std::size_t element_bytes, const void* values, void* packed,

@@ -80,6 +80,7 @@ std::string ProductCase::text() const {
 cuda::GpuFacts ProductCase::gpu() const {
   cuda::GpuFacts facts;
   facts.compute_capability = 90;
+  facts.code = {.compute_capability = 90, .kind = 'a'};
   facts.multiprocessors = multiprocessors;
   facts.shared_bytes = cuda::kEmulatedSharedBytes;
   facts.l2_bytes = 50 << 20;

@@ -8,6 +8,7 @@
 #include "core/implementation.hpp"
 #include "cuda/architectures.hpp"
 #include "cuda/divisor.hpp"
+#include "cuda/launch.hpp"
 #include "cuda/runtime.hpp"
 #include "expect_error.hpp"
 #include "kronsparse/buffer.hpp"
@@ -20,6 +21,7 @@ GpuFacts h200() {
   return {.index = 0,
           .name = "NVIDIA H200",
           .compute_capability = 90,
+          .code = {.compute_capability = 90, .kind = 'a'},
           .multiprocessors = 132,
           .memory_bytes = std::size_t{140} << 30,
           .shared_bytes = 227 << 10,
@@ -49,6 +51,21 @@ TEST(CudaArchitectures, AreReadAsCMakeWritesThem) {
                                        {120, ' ', true, true},
                                        {86, ' ', false, true}}));
   EXPECT_FALSE(built_architectures().empty());
+}
+
+TEST(CudaArchitectures, SayWhoseCodeAGpuRuns) {
+  const auto code = [](const char* architectures, int gpu) {
+    const auto found = code_for(parse_architectures(architectures), gpu);
+    return found ? std::to_string(found->compute_capability) + found->kind : "none";
+  };
+  EXPECT_EQ(code("80-real 86-real 90a", 86), "86 ");
+  EXPECT_EQ(code("80-real 90a", 89), "80 ");
+  EXPECT_EQ(code("80 90a", 90), "90a");
+  EXPECT_EQ(code("80 90a", 100), "80 ");  // as PTX
+  EXPECT_EQ(code("90-virtual 90a-real", 90), "90a");
+  EXPECT_EQ(code("75 86-virtual", 90), "86 ");
+  EXPECT_EQ(code("80-real 86-virtual", 86), "80 ") << "machine code comes before PTX";
+  EXPECT_EQ(code("90a", 100), "none");
 }
 
 TEST(CudaArchitectures, SayWhichGpuTheyFit) {
@@ -246,6 +263,7 @@ TEST(CudaTable, GradientsOnHopperNeedTheCopyEngine) {
   expect_mentions(wgmma("f32 batch_first B=64 1x16x16x4"), "f16 and bf16, not f32");
   GpuFacts b200 = h200();
   b200.compute_capability = 100;
+  b200.code = {.compute_capability = 100};
   const PretendedGpus newer({b200});
   expect_mentions(wgmma("f16 batch_first B=64 1x16x16x4"), "needs compute capability 9.0");
 }
@@ -253,14 +271,65 @@ TEST(CudaTable, GradientsOnHopperNeedTheCopyEngine) {
 TEST(CudaTable, GradientsOnTensorCoresNeedThem) {
   GpuFacts a100 = h200();
   a100.compute_capability = 80;
+  a100.code = {.compute_capability = 80};
   a100.shared_bytes = 163 << 10;
   const PretendedGpus machine({a100});
   const std::string text = "gradient f16 batch_first B=25088 1x64x64x16";
   EXPECT_EQ(refusal("gradient-mma", text), "");
 
   a100.compute_capability = 75;
+  a100.code = {.compute_capability = 75};
   const PretendedGpus older({a100});
   expect_mentions(refusal("gradient-mma", text), "needs compute capability 8.0");
+}
+
+// A build for earlier GPUs runs on later ones, without what only those have.
+TEST(CudaTable, KernelsNeedWhatTheyWereCompiledFor) {
+  const auto with_code = [](int gpu, const char* architectures) {
+    GpuFacts facts = h200();
+    facts.compute_capability = gpu;
+    facts.code = code_for(parse_architectures(architectures), gpu).value();
+    return facts;
+  };
+  const std::string text = "f16 batch_first B=8 4x64x64x1";
+  const std::string gradient = "gradient f16 batch_first B=25088 1x64x64x16";
+  for (const char* architectures : {"80", "90-virtual", "80-real 90-virtual"}) {
+    const PretendedGpus machine({with_code(90, architectures)});
+    for (const char* name : {"gemm", "wgmma", "stream", "narrow"})
+      expect_mentions(refusal(name, text), "needs code for sm_90a");
+    expect_mentions(refusal("gradient-wgmma", gradient), "needs code for sm_90a");
+    for (const char* name : {"mma", "skinny", "simt"}) EXPECT_EQ(refusal(name, text), "") << name;
+  }
+  {
+    const PretendedGpus machine({with_code(80, "75")});
+    for (const char* name : {"mma", "skinny"})
+      expect_mentions(refusal(name, text),
+                      "needs code for compute capability 8.0, this build's for NVIDIA H200 is for 7.5");
+    expect_mentions(refusal("gradient-mma", gradient), "needs code for compute capability 8.0");
+    EXPECT_EQ(refusal("simt", text), "");
+  }
+  EXPECT_FALSE(with_code(100, "80 90a").has_clusters());
+  EXPECT_TRUE(with_code(120, "80 100f 90-virtual").has_clusters());
+}
+
+TEST(CudaFreshWeights, OneRunWaitsForThePacking) {
+  FreshWeights fresh;
+  const auto overlaps = [&](Stream stream) {
+    bool answer = false;
+    fresh.run(stream, [&](bool may_overlap) { answer = may_overlap; });
+    return answer;
+  };
+  int one = 0, other = 0;  // streams, as far as this is concerned
+  EXPECT_TRUE(overlaps(nullptr));
+  fresh.packed_on(cudaStreamLegacy);
+  EXPECT_THROW(fresh.run(nullptr, [](bool) { throw Error(ErrorCode::device, "no launch"); }), Error);
+  EXPECT_FALSE(overlaps(nullptr)) << "another name of the same stream, after a launch that failed";
+  EXPECT_TRUE(overlaps(nullptr));
+  if (!gpus().empty()) GTEST_SKIP() << "with a driver, these would have to be streams";
+  fresh.packed_on(&one);
+  EXPECT_TRUE(overlaps(&other)) << "which waited for an event";
+  EXPECT_FALSE(overlaps(&one));
+  EXPECT_TRUE(overlaps(&one));
 }
 
 TEST(CudaDivisor, DividesAsTheProcessorDoes) {

@@ -2,6 +2,9 @@
 // place of its own, and the places are those that the fragments want.
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "cuda/mma_weights.cuh"
@@ -39,6 +42,20 @@ TEST(CudaWeights, EveryWeightHasItsOwnPlaceForMma) {
                                              .tile_k = 48,
                                              .wide = wide,
                                              .rows = rows});
+}
+
+TEST(CudaWeights, FloatsAreSplitWithoutLoss) {
+  constexpr float largest = std::numeric_limits<float>::max(),
+                  infinity = std::numeric_limits<float>::infinity();
+  for (const float value : {0.0f, -1.0f, 1.0f / 3, 0x1.001p0f, 0x1.ffefp127f, 0x1.fffp127f, largest, -largest,
+                            std::numeric_limits<float>::denorm_min()}) {
+    const std::uint32_t part = tf32_part(std::bit_cast<std::uint32_t>(value));
+    EXPECT_EQ(part % 0x2000, 0u) << value;
+    const float high = std::bit_cast<float>(part);
+    EXPECT_TRUE(std::isfinite(high)) << value;
+    EXPECT_EQ(high + (value - high), value);
+  }
+  EXPECT_EQ(tf32_part(std::bit_cast<std::uint32_t>(-infinity)), std::bit_cast<std::uint32_t>(-infinity));
 }
 
 TEST(CudaWeights, EveryWeightHasItsOwnPlaceForGemm) {
