@@ -6,57 +6,13 @@
 #include "core/implementation.hpp"
 #include "core/message.hpp"
 #include "cuda/backend.hpp"
-#include "cuda/launch.hpp"
+#include "cuda/cut_executor.cuh"
 #include "cuda/narrow_config.hpp"
 #include "cuda/tensor_core.hpp"
 
 namespace kronsparse::cuda {
 namespace narrow {
 namespace {
-
-class NarrowExecutor final : public Executor {
- public:
-  NarrowExecutor(const Problem& problem, Device device, const Cut& cut)
-      : problem_(problem), product_(product_of(problem)), device_(device.index) {
-    const DeviceGuard guard(device_);
-    kernel_ = reinterpret_cast<const void*>(narrow_kernel(problem.dtype, cut.shape));
-    allow_shared_memory(kernel_, gpu(device));
-    weights_ = DeviceMemory(device_, static_cast<std::size_t>(weight_bytes(cut, product_)));
-    arguments_ = arguments_of(problem, cut, weights_.data());
-    shape_ = {.blocks = static_cast<unsigned>(blocks_of(cut, product_)),
-              .threads = cut.threads() + producer_threads,
-              .shared_bytes = static_cast<std::size_t>(shared_layout(cut).total),
-              .cluster_blocks = cut.splits};
-  }
-
-  void set_values(const void* values, Stream stream) override {
-    const DeviceGuard guard(device_);
-    pack_by_cut(arguments_.cut, problem_, values, weights_, stream);
-    fresh_.packed_on(stream);
-  }
-
-  void run(const Operands& operands) const override {
-    const DeviceGuard guard(device_);
-    const Arguments arguments = with_operands(arguments_, product_, operands);
-    LaunchShape shape = shape_;
-    fresh_.run(operands.stream, [&](bool may_overlap) {
-      shape.overlapping = may_overlap;
-      launch("multiply_narrow", kernel_, shape, operands.stream, arguments);
-    });
-  }
-
-  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }
-
- private:
-  Problem problem_;
-  Product product_;
-  int device_;
-  const void* kernel_ = nullptr;
-  DeviceMemory weights_;
-  FreshWeights fresh_;
-  Arguments arguments_{};  ///< all but the operands
-  LaunchShape shape_;
-};
 
 std::string refuse(const Problem& problem, Device device) {
   if (std::string reason = half_refusal(problem); !reason.empty()) return reason;
@@ -76,7 +32,15 @@ std::string refuse(const Problem& problem, Device device) {
 double predict(const Problem& problem, Device device) { return choose(problem, gpu(device)).seconds; }
 
 std::unique_ptr<Executor> make(const Problem& problem, Device device) {
-  return std::make_unique<NarrowExecutor>(problem, device, choose(problem, gpu(device)).cut);
+  const Cut cut = choose(problem, gpu(device)).cut;
+  const Product p = product_of(problem);
+  return std::make_unique<CutExecutor<Cut, Arguments>>(
+      "multiply_narrow", problem, device, cut,
+      reinterpret_cast<const void*>(narrow_kernel(problem.dtype, cut.shape)),
+      LaunchShape{.blocks = static_cast<unsigned>(blocks_of(cut, p)),
+                  .threads = cut.threads() + producer_threads,
+                  .shared_bytes = static_cast<std::size_t>(shared_layout(cut).total),
+                  .cluster_blocks = cut.splits});
 }
 
 }  // namespace

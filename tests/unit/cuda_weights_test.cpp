@@ -51,7 +51,7 @@ TEST(CudaWeights, FloatsAreSplitWithoutLoss) {
                             std::numeric_limits<float>::denorm_min()}) {
     const std::uint32_t part = tf32_part(std::bit_cast<std::uint32_t>(value));
     EXPECT_EQ(part % 0x2000, 0u) << value;
-    const float high = std::bit_cast<float>(part);
+    const auto high = std::bit_cast<float>(part);
     EXPECT_TRUE(std::isfinite(high)) << value;
     EXPECT_EQ(high + (value - high), value);
   }

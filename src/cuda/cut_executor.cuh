@@ -1,0 +1,63 @@
+// Plans of the kernels for small batches, stream and narrow, which differ in their cuts and arguments alone.
+#pragma once
+
+#include <cstddef>
+
+#include "core/implementation.hpp"
+#include "cuda/launch.hpp"
+#include "cuda/packed_weights.cuh"
+#include "cuda/product.hpp"
+#include "cuda/runtime.hpp"
+
+namespace kronsparse::cuda {
+
+/// Beside a Cut there are weight_bytes(cut, product), arguments_of(problem, cut, weights) and
+/// with_operands(arguments, product, operands).
+template <class Cut, class Arguments>
+class CutExecutor final : public Executor {
+ public:
+  CutExecutor(const char* name, const Problem& problem, Device device, const Cut& cut, const void* kernel,
+              const LaunchShape& shape)
+      : name_(name),
+        problem_(problem),
+        product_(product_of(problem)),
+        device_(device.index),
+        kernel_(kernel),
+        shape_(shape) {
+    const DeviceGuard guard(device_);
+    allow_shared_memory(kernel_, gpu(device));
+    weights_ = DeviceMemory(device_, static_cast<std::size_t>(weight_bytes(cut, product_)));
+    arguments_ = arguments_of(problem, cut, weights_.data());
+  }
+
+  void set_values(const void* values, Stream stream) override {
+    const DeviceGuard guard(device_);
+    pack_by_cut(arguments_.cut, problem_, values, weights_, stream);
+    fresh_.packed_on(stream);
+  }
+
+  void run(const Operands& operands) const override {
+    const DeviceGuard guard(device_);
+    const Arguments arguments = with_operands(arguments_, product_, operands);
+    fresh_.run(operands.stream, [&](bool may_overlap) {
+      LaunchShape shape = shape_;
+      shape.overlapping = may_overlap;
+      launch(name_, kernel_, shape, operands.stream, arguments);
+    });
+  }
+
+  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }
+
+ private:
+  const char* name_;
+  Problem problem_;
+  Product product_;
+  int device_;
+  const void* kernel_;
+  LaunchShape shape_;
+  DeviceMemory weights_;
+  FreshWeights fresh_;
+  Arguments arguments_{};  ///< all but the operands
+};
+
+}  // namespace kronsparse::cuda
