@@ -25,7 +25,8 @@ std::string sizes_text(const Tensor& tensor) {
   return text + ")";
 }
 
-/// The step between neighbours along dimensions [first, last) taken as one; -1 when it is not even.
+/// The step between neighbours along dimensions [first, last) taken as one; -1 when it is not even, or when
+/// they are the same element (expand), which no matrix of ours has.
 std::int64_t common_stride(const Tensor& tensor, std::int64_t first, std::int64_t last) {
   const auto sizes = tensor.sizes();
   const auto strides = tensor.strides();
@@ -34,6 +35,7 @@ std::int64_t common_stride(const Tensor& tensor, std::int64_t first, std::int64_
   for (std::int64_t dimension = last - 1; dimension >= first; --dimension) {
     const auto at = static_cast<std::size_t>(dimension);
     if (sizes[at] == 1) continue;
+    if (strides[at] == 0) return -1;
     if (step == 0)
       step = strides[at];
     else if (strides[at] != next)

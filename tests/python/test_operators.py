@@ -129,6 +129,54 @@ def test_strided_inputs_are_read_where_they_lie(layout):
         assert y.is_contiguous()
 
 
+def expanded_inputs(features, layout):
+    """Elements that are repeated: within the batch, around it, and along the features."""
+    small = torch.randn(4, features, dtype=torch.float64)
+    one = torch.randn(4, 3, 1, dtype=torch.float64)
+    spaced = torch.randn(4, 100, dtype=torch.float64)[:, :features]
+    for x in (
+        small.unsqueeze(1).expand(4, 3, features),
+        spaced.unsqueeze(1).expand(4, 3, features),
+        small.unsqueeze(0).expand(3, 4, features),
+        small.view(2, 1, 2, features).expand(2, 3, 2, features),
+        small[:1].expand(12, features),
+        one.expand(4, 3, features),
+        one[:1, :1].expand(4, 3, features),
+    ):
+        yield x if layout == "batch_first" else x.movedim(-1, 0)
+    if layout == "batch_last":
+        yield small.T.contiguous().unsqueeze(2).expand(features, 4, 3)
+        yield torch.randn(features, 100, dtype=torch.float64)[:, :4].unsqueeze(2).expand(features, 4, 3)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_expanded_inputs_of_every_operator(layout):
+    values = torch.randn(2, 3, 4, 5, dtype=torch.float64)
+    matrix = dense_factor(values)
+    number = SETTINGS["none", layout, "fp32", "each_call"]
+    for x, g in zip(expanded_inputs(40, layout), expanded_inputs(30, layout), strict=True):
+        torch.testing.assert_close(OPERATORS.multiply(x, values, layout=layout), expected(x, matrix, layout))
+        torch.testing.assert_close(
+            OPERATORS.multiply_plain(x, values, None, number, 0), expected(x, matrix, layout)
+        )
+        torch.testing.assert_close(OPERATORS.adjoint(g, values, layout), expected(g, matrix.mH, layout))
+        dense_x, dense_g = x.contiguous(), g.contiguous()
+        reference = OPERATORS.gradient(dense_x, dense_g, 2, 3, 4, 5, layout)
+        for ours in ((x, g), (x, dense_g), (dense_x, g)):
+            assert torch.equal(OPERATORS.gradient(*ours, 2, 3, 4, 5, layout), reference)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("loss", [torch.sum, lambda y: y.sum(1).exp().sum(), lambda y: y.sum(2).exp().sum()])
+def test_expanded_gradients(loss, layout):
+    x = input_of(40, (4, 3), layout, torch.float64, requires_grad=True)
+    values = torch.randn(2, 3, 4, 5, dtype=torch.float64, requires_grad=True)
+    ours = torch.autograd.grad(loss(_operators.multiply(x, values, layout=layout)), (x, values))
+    theirs = torch.autograd.grad(loss(expected(x, dense_factor(values), layout)), (x, values))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_values_with_any_strides():
     values = torch.randn(5, 4, 3, 2, dtype=torch.float64).permute(3, 2, 1, 0)
     x = torch.randn(7, 40, dtype=torch.float64)
