@@ -1,10 +1,14 @@
 """KSLinear and ks_linear: what a user of nn.Linear expects."""
 
 import copy
+import gc
 import io
 import json
 import math
 import pickle
+import subprocess
+import sys
+import textwrap
 
 import pytest
 import torch
@@ -378,3 +382,42 @@ def test_parametrized_factors():
     torch.testing.assert_close(layer(x), reference)
     layer(x).sum().backward()
     assert original.grad.abs().max() > 0
+
+
+class Counted(torch.nn.Module):
+    """Says how often it was asked, and cannot be asked in half precision."""
+
+    calls = 0
+
+    def forward(self, values):
+        self.calls += 1
+        a, b, c, d = values.shape
+        return torch.linalg.qr(values.view(a * b, c * d).T)[0].T.reshape(values.shape)
+
+
+def test_parametrizations_are_asked_by_calls_only():
+    layer = make(dtype=torch.float32)
+    counted = Counted()
+    torch.nn.utils.parametrize.register_parametrization(layer, "factor0", counted)
+    counted.calls = 0
+    layer.repack()
+    layer.half().float()
+    assert counted.calls == 0
+    layer(torch.randn(3, 16))
+    assert counted.calls == 1
+    del layer
+    gc.collect()
+    assert counted.calls == 1
+
+
+@pytest.mark.parametrize("parametrization", ["spectral_norm", "weight_norm"])
+def test_a_parametrized_layer_may_be_there_at_the_end_of_the_process(parametrization):
+    code = f"""
+        import torch
+        from kronsparse.torch import KSLinear
+        layer = KSLinear(16, 24, "monarch(blocks=4)", backend="kernel")
+        torch.nn.utils.parametrizations.{parametrization}(layer, "factor0")
+        layer(torch.ones(2, 16))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

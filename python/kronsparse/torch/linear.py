@@ -70,7 +70,7 @@ class KSLinear(nn.Module):
             "bias", nn.Parameter(torch.empty(out_features, device=device, dtype=dtype)) if bias else None
         )
         self.reset_parameters()
-        self._choose(self.factors[0])
+        self._choose_ahead()
 
     @classmethod
     def from_factors(
@@ -142,7 +142,7 @@ class KSLinear(nn.Module):
             factors, bias = self.factors, self.bias
         # Parameters come to lie elsewhere in ways that a layer is not told of: meta tensors are replaced.
         first = factors[0]
-        backend = self._chosen.get((first.device, first.dtype)) or self._choose(first)
+        backend = self._chosen.get((first.device, first.dtype)) or self._choose(first.device, first.dtype)
         # What a CUDA graph is captured with may change later if it is trained, and is then packed at replay.
         packing = "frozen"
         for values in factors:
@@ -180,7 +180,8 @@ class KSLinear(nn.Module):
         >>> KSLinear(4, 4, "butterfly", backend="einsum").explain()
         'einsum: asked for'
         """
-        choice = self._choice()
+        first = self.factors[0]
+        choice = self._choice(first.device, first.dtype)
         return f"{choice.backend}: {choice.reason}"
 
     def repack(self) -> None:
@@ -192,7 +193,7 @@ class KSLinear(nn.Module):
         >>> _ = layer.factor0.data.mul_(2)
         >>> layer.repack()
         """
-        for values in self.factors:
+        for values in self._factor_parameters():
             mark_stale(values)
 
     def extra_repr(self) -> str:
@@ -208,21 +209,31 @@ class KSLinear(nn.Module):
             parts.append(f"activation={self.activation}")
         return ", ".join(parts)
 
-    def _choice(self) -> backends.Choice:
+    def _factor_parameters(self) -> list[Tensor]:
+        """Those factors that are parameters of this layer. Others are computed (torch.nn.utils.parametrize),
+        have no plans that stay, and asking for them may do anything: spectral_norm changes its state."""
+        found = [self._parameters.get(name) for name in self._factor_names]
+        return [values for values in found if values is not None]
+
+    def _choice(self, device: torch.device, dtype: torch.dtype) -> backends.Choice:
         if self.backend != "auto":
             return backends.Choice(self.backend, "asked for")
-        first = self.factors[0]
-        return backends.choose(self.chain, first.dtype, self.layout, first.device)
+        return backends.choose(self.chain, dtype, self.layout, device)
 
     @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-    def _chosen_backend(self) -> str:
-        return self._choice().backend
+    def _chosen_backend(self, device: torch.device, dtype: torch.dtype) -> str:
+        return self._choice(device, dtype).backend
 
-    def _choose(self, first: Tensor) -> str:
-        """Done ahead of calls where that is possible: a new answer has compiled code compiled again."""
-        backend: str = self._chosen_backend()
-        self._chosen[first.device, first.dtype] = backend
+    def _choose(self, device: torch.device, dtype: torch.dtype) -> str:
+        backend: str = self._chosen_backend(device, dtype)
+        self._chosen[device, dtype] = backend
         return backend
+
+    def _choose_ahead(self) -> None:
+        """Of calls, where that is possible: a new answer has compiled code compiled again."""
+        first = self._parameters.get(self._factor_names[0])
+        if first is not None:
+            self._choose(first.device, first.dtype)
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -232,16 +243,16 @@ class KSLinear(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> KSLinear:
         """Moves or converts the parameters, as .to() does: plans of the old ones are of no more use."""
-        for values in self.factors:
+        for values in self._factor_parameters():
             drop_plans(values)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._choose(self.factors[0])
+        self._choose_ahead()
         return self
 
     def __del__(self) -> None:
         # A layer may be gone before it was complete, or after torch itself.
         with contextlib.suppress(Exception):
-            for values in self.factors:
+            for values in self._factor_parameters():
                 drop_plans(values)
 
 
