@@ -164,6 +164,60 @@ def test_factors_of_functional_call_do_not_make_the_cache_grow(layer):
     assert plan_cache_info().plans == 2
 
 
+def test_copies_made_by_hooks_do_not_make_the_cache_grow(layer):
+    x = X.clone().requires_grad_()
+    reference = torch.autograd.grad((x @ dense_product(layer.factors).T).square().sum(), x)
+    for _ in range(5):
+        with torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.clone):
+            y = layer(x)
+        torch.testing.assert_close(torch.autograd.grad(y.square().sum(), x), reference)
+    assert plan_cache_info().plans == 6  # for both factors the product, its adjoint and the gradient
+
+
+def test_without_hooks_both_directions_find_their_plans(layer):
+    x = X.clone().requires_grad_()
+    torch.autograd.grad(layer(x).square().sum(), x)
+    packed = plan_cache_info().packed
+    torch.autograd.grad(layer(x).square().sum(), x)
+    assert plan_cache_info().packed == packed
+
+
+def register(layer):
+    layer.register_parameter("factor0", torch.nn.Parameter(torch.randn_like(layer.factor0)))
+
+
+def parametrize_and_back(layer):
+    torch.nn.utils.parametrize.register_parametrization(layer, "factor0", torch.nn.Tanh())
+    torch.nn.utils.parametrize.remove_parametrizations(layer, "factor0")
+
+
+@pytest.mark.parametrize("replace", [load_and_assign, new_parameter, register, parametrize_and_back])
+def test_a_replaced_parameter_takes_its_plans_along(layer, replace):
+    for _ in range(3):
+        replace(layer)
+        check(layer)
+        assert plan_cache_info().plans == 2
+
+
+def test_values_cast_by_autocast_do_not_make_the_cache_grow(layer):
+    layer.bfloat16()
+    kept = []
+    with torch.no_grad(), torch.autocast("cpu", torch.float16):
+        for _ in range(5):
+            layer(X.float())
+            kept.append(torch.empty_like(layer.factor0))  # so that the next copy lies elsewhere
+    assert plan_cache_info().plans == 2
+
+
+def test_float32_values_are_packed_once_under_autocast(layer):
+    layer.float()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        layer(X.float())
+        packed = plan_cache_info().packed
+        layer(X.float())
+    assert plan_cache_info().packed == packed
+
+
 @pytest.mark.parametrize(("trained", "packing"), [(set(), "frozen"), ({0}, "on_change"), ({1}, "on_change")])
 def test_a_layer_is_frozen_when_no_factor_is_trained(layer, trained, packing, monkeypatch):
     """What a CUDA graph keeps."""

@@ -128,6 +128,23 @@ def _below_autograd(operator: Callable[..., Tensor], *inputs: Any) -> Tensor:
         return operator(*inputs)
 
 
+def _address(values: Tensor, packing: str) -> int:
+    """Where values lie whose plans are kept; 0 where nothing is, or where only torch's transforms know."""
+    if packing == "each_call":
+        return 0
+    try:
+        return values.data_ptr()
+    except RuntimeError:  # it has no memory of its own
+        return 0
+
+
+def _packing_of_saved(ctx: Any, values: Tensor) -> str:
+    """What was asked for, if these are the values of the call: hooks (saved_tensors_hooks) may have made a
+    copy, and a plan for that would never be found again."""
+    packing: str = ctx.packing
+    return packing if _address(values, packing) == ctx.address else "each_call"
+
+
 # vmap: where only x has the mapped dimension it is one more of the batch. Where the values have it too, the
 # products are blocks of one larger matrix, with a pattern of size · a instead of a.
 
@@ -220,6 +237,7 @@ class _Multiply(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, values, _, activation, ctx.layout, ctx.mode, ctx.packing = inputs
         ctx.save_for_forward(x, values)
+        ctx.address = _address(values, ctx.packing)
         ctx.shape = output.shape
         if activation != "none":
             raise NotImplementedError(
@@ -233,7 +251,7 @@ class _Multiply(torch.autograd.Function):
         x, values = ctx.saved_tensors
         grad_x = grad_values = grad_bias = None
         if ctx.needs_input_grad[0]:
-            grad_x = adjoint(g, values, ctx.layout, ctx.mode, ctx.packing)
+            grad_x = adjoint(g, values, ctx.layout, ctx.mode, _packing_of_saved(ctx, values))
         if ctx.needs_input_grad[1]:
             a, b, c, d = values.shape
             grad_values = gradient(x, g, a, b, c, d, ctx.layout, ctx.mode).to(values.dtype)
@@ -268,6 +286,7 @@ class _Adjoint(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, values, ctx.layout, ctx.mode, ctx.packing = inputs
         ctx.save_for_forward(x, values)
+        ctx.address = _address(values, ctx.packing)
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, values)
 
     @staticmethod
@@ -275,7 +294,8 @@ class _Adjoint(torch.autograd.Function):
         x, values = ctx.saved_tensors
         grad_x = grad_values = None
         if ctx.needs_input_grad[0]:
-            grad_x = multiply(g, values, None, "none", ctx.layout, ctx.mode, ctx.packing)
+            packing = _packing_of_saved(ctx, values)
+            grad_x = multiply(g, values, None, "none", ctx.layout, ctx.mode, packing)
         if ctx.needs_input_grad[1]:
             # K^H x is linear in the conjugates of the values: x and g change places.
             a, b, c, d = values.shape
@@ -357,7 +377,8 @@ def _multiply_autocast(
 
     x = cast(x)
     if values.dtype != torch.float32 or x.dtype != dtype:
-        values = cast(values)
+        given, values = values, cast(values)
+        packing = packing if values is given else "each_call"
     if bias is not None:
         bias = cast(bias)
     with torch.autocast(device, enabled=False):

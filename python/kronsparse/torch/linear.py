@@ -14,7 +14,7 @@ from kronsparse.chains import Chain, ChainLike, Pattern, as_chain, chain_text, c
 from kronsparse.checks import LAYOUTS, check_option, check_size
 from kronsparse.torch import backends
 from kronsparse.torch.functional import ACTIVATIONS, apply, check_bias
-from kronsparse.torch.plans import drop_plans, mark_stale
+from kronsparse.torch.plans import PLAIN_TENSORS, drop_plans, mark_stale
 
 
 class KSLinear(nn.Module):
@@ -234,6 +234,23 @@ class KSLinear(nn.Module):
         first = self._parameters.get(self._factor_names[0])
         if first is not None:
             self._choose(first.device, first.dtype)
+
+    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
+        self._forget(name, param)
+        super().register_parameter(name, param)
+
+    def _forget(self, name: str, replaced_by: nn.Parameter | None) -> None:
+        """Drops the plans of a factor that gives way to another."""
+        values = self._parameters.get(name)
+        if values is None or values is replaced_by or not name.startswith("factor"):
+            return
+        # FSDP puts the sharded parameter, a DTensor, in the place of the gathered one, which comes back.
+        if replaced_by is None or type(replaced_by) in PLAIN_TENSORS:
+            drop_plans(values)
+
+    def __delattr__(self, name: str) -> None:
+        self._forget(name, None)
+        super().__delattr__(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)

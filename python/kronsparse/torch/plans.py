@@ -10,6 +10,9 @@ values stale. What neither shows:
 - writing to the memory by other means than torch.
 
 After these, call `mark_stale` or `KSLinear.repack`.
+
+Plans go with their layer, and with a parameter that it replaces. Those of memory that a parameter had before
+an assignment to its ``.data`` stay until newer ones need their place; `drop_plans` before it frees them.
 """
 
 from __future__ import annotations
