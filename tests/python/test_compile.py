@@ -1,4 +1,4 @@
-"""torch.compile, torch.export and AOTInductor."""
+"""torch.compile, torch.export and AOTInductor, and what records calls otherwise."""
 
 import shutil
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 from conftest import LAYOUTS, input_of
 from kronsparse.torch import KSLinear, ks_linear
+from torch.fx.experimental.proxy_tensor import make_fx
 
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="inductor needs a C++ compiler")
 
@@ -154,3 +155,32 @@ def test_package_of_aotinductor(tmp_path):
         for size in (4, 9):
             x = torch.randn(size, 16)
             torch.testing.assert_close(loaded(x), model(x))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
+@pytest.mark.parametrize("with_grad", [False, True])
+@pytest.mark.parametrize("record", [torch.jit.trace, lambda layer, x: make_fx(lambda x: layer(x))(x)])
+def test_recorded_calls_see_changes_of_the_values(record, with_grad):
+    layer, x = make(activation=None), torch.randn(5, 16)
+    with torch.set_grad_enabled(with_grad):
+        recorded = record(layer, x)
+        for _ in range(2):
+            with torch.no_grad():
+                layer.factor0.mul_(2)
+            torch.testing.assert_close(
+                recorded(x), torch.nn.functional.linear(x, layer.to_dense(), layer.bias)
+            )
+    assert "multiply_plain" not in str(recorded.graph)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
+def test_a_traced_layer_has_gradients():
+    layer, x = make(activation=None), torch.randn(5, 16, requires_grad=True)
+    traced = torch.jit.trace(layer, x)
+    inputs = (x, *layer.parameters())
+    for ours, theirs in zip(
+        torch.autograd.grad(traced(x).exp().sum(), inputs),
+        torch.autograd.grad(layer(x).exp().sum(), inputs),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs)

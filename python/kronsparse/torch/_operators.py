@@ -2,7 +2,8 @@
 
 Each operator is linear in each of its inputs, and its derivatives are again these three. They are written
 once, as autograd functions: eager code and torch.func use those; the operators themselves, which
-torch.compile and torch.export see, are registered with the same formulas, but in reverse mode only.
+torch.compile, torch.export and torch.jit.trace see, are registered with the same formulas, but in reverse
+mode only.
 """
 
 from __future__ import annotations
@@ -15,6 +16,12 @@ from torch import Tensor, library
 from torch.autograd import forward_ad
 
 from kronsparse.torch._library import SETTINGS, why_unusable
+
+# Found once: every small product asks them.
+_is_any_autocast_enabled = torch._C._is_any_autocast_enabled
+_are_functorch_transforms_active = torch._C._are_functorch_transforms_active
+_count_dispatch_modes = torch._C._len_torch_dispatch_stack
+_is_traced_by_jit = torch._C._is_tracing
 
 
 def multiply(
@@ -31,10 +38,10 @@ def multiply(
     `packing` says when values are packed: "each_call", "on_change" (of the tensor or of its version) or
     "frozen" (the same, and a CUDA graph keeps what it was captured with).
     """
-    if torch.compiler.is_compiling():
+    if _is_recorded():
         y: Tensor = torch.ops.kronsparse.multiply(x, values, bias, activation, layout, mode, packing)
         return y
-    if torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled(x.device.type):
+    if _is_any_autocast_enabled() and torch.is_autocast_enabled(x.device.type):
         return _multiply_autocast(x, values, bias, activation, layout, mode, packing)
     return _call(_Multiply, x, values, bias, activation, layout, mode, packing)
 
@@ -43,7 +50,7 @@ def adjoint(
     x: Tensor, values: Tensor, layout: str = "batch_first", mode: str = "fp32", packing: str = "each_call"
 ) -> Tensor:
     """K^H x."""
-    if torch.compiler.is_compiling():
+    if _is_recorded():
         y: Tensor = torch.ops.kronsparse.adjoint(x, values, layout, mode, packing)
         return y
     return _call(_Adjoint, x, values, layout, mode, packing)
@@ -53,16 +60,21 @@ def gradient(
     x: Tensor, g: Tensor, a: int, b: int, c: int, d: int, layout: str = "batch_first", mode: str = "fp32"
 ) -> Tensor:
     """The gradient of K x with respect to the values (a, b, c, d), given that with respect to K x."""
-    if torch.compiler.is_compiling():
+    if _is_recorded():
         grad_values: Tensor = torch.ops.kronsparse.gradient(x, g, a, b, c, d, layout, mode)
         return grad_values
     return _call(_Gradient, x, g, a, b, c, d, layout, mode)
 
 
+def _is_recorded() -> bool:
+    """Whether calls become a graph, of the operators themselves: autograd functions are none of its nodes."""
+    return torch.compiler.is_compiling() or _is_traced_by_jit()
+
+
 def _call(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
     y: Tensor
     # Within forward-mode differentiation going past apply() would lose the tangents.
-    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+    if _are_functorch_transforms_active() or forward_ad._current_level >= 0:
         y = function.apply(*inputs)
     elif needs_grad(*inputs):
         # The apply() of torch.autograd.Function is for torch.func, and reads a signature at each call.
@@ -112,13 +124,18 @@ def _version(values: Tensor) -> int:
 
 
 def is_plain(x: Tensor, factors: Sequence[Tensor], bias: Tensor | None) -> bool:
-    """Whether there is nothing to do but multiply: no derivative, no transform, no autocast, no tracing."""
+    """Whether there is nothing to do but multiply: no derivative, no transform, no autocast, no tracing.
+
+    Who records calls (torch.jit.trace, make_fx) would record the version of the values as a constant.
+    """
     return not (
         torch.compiler.is_compiling()
+        or _is_traced_by_jit()
         or (torch.is_grad_enabled() and needs_grad(x, bias, *factors))
         or forward_ad._current_level >= 0
-        or torch._C._is_any_autocast_enabled()
-        or torch._C._are_functorch_transforms_active()
+        or _is_any_autocast_enabled()
+        or _are_functorch_transforms_active()
+        or _count_dispatch_modes()
     )
 
 
