@@ -22,6 +22,7 @@ def save_factors(layer: KSLinear, path: str | os.PathLike[str]) -> None:
 
     The header's `kronsparse` entry states the version of the format, the chain, its order (left factor
     first), the layout and the activation, so that a reader of another library needs no convention of ours.
+    Factors that are computed (parametrized, pruned) are written as they are now, without how they came about.
 
     >>> import tempfile
     >>> import torch
@@ -40,8 +41,28 @@ def save_factors(layer: KSLinear, path: str | os.PathLike[str]) -> None:
         "layout": layer.layout,
         "activation": layer.activation,
     }
-    tensors = {name: tensor.detach().contiguous() for name, tensor in layer.state_dict().items()}
-    save_file(tensors, path, {FORMAT: json.dumps(header)})
+    named = {f"factor{index}": values for index, values in enumerate(layer.factors)}
+    if layer.bias is not None:
+        named["bias"] = layer.bias
+    try:
+        save_file(_apart(named), path, {FORMAT: json.dumps(header)})
+    except KeyError:  # in its table of dtypes; before anything is written
+        dtype = named["factor0"].dtype
+        raise ValueError(
+            f"layer: dtype {dtype} given, must be one that safetensors can hold; complex128 is none"
+        ) from None
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Each as a file has it: without gaps, and in memory that no other uses, as tied parameters do."""
+    found: dict[str, Tensor] = {}
+    taken: set[int] = set()
+    for name, tensor in tensors.items():
+        dense = tensor.detach().resolve_conj().contiguous()
+        address = dense.untyped_storage().data_ptr()
+        found[name] = dense.clone() if address in taken else dense
+        taken.add(address)
+    return found
 
 
 def load_factors(path: str | os.PathLike[str], device: str = "cpu", backend: str = "auto") -> KSLinear:
@@ -108,10 +129,16 @@ def from_ksmm(
     KSLinear(in_features=8, out_features=6, chain=1x3x2x2*2x2x4x1, bias=False)
     """
     check_option("algo", algo, ("einsum", "bmm", "kernel", "dense", "sparse", "bsr"))
-    stored = [state[f"factors.{index}"].detach() for index in range(len(patterns))]
+    names = [f"factors.{index}" for index in range(len(patterns))]
+    given = {name for name in state if name.startswith("factors.")}
+    if given != set(names):
+        raise ValueError(
+            f"state: {', '.join(sorted(given)) or 'no factors'} given, must have one for each of the "
+            f"{len(patterns)} patterns, {', '.join(names) or 'of which there must be one'}"
+        )
     factors = [
-        _values_of_ksmm(factor, Pattern.of(pattern), algo)
-        for factor, pattern in zip(stored, patterns, strict=True)
+        _values_of_ksmm(name, state[name].detach(), Pattern.of(pattern), algo)
+        for name, pattern in zip(names, patterns, strict=True)
     ]
     bias = state.get("bias")
     layout = "batch_last" if bs_last else "batch_first"
@@ -120,9 +147,15 @@ def from_ksmm(
     )
 
 
-def _values_of_ksmm(factor: Tensor, pattern: Pattern, algo: str) -> Tensor:
+def _values_of_ksmm(name: str, factor: Tensor, pattern: Pattern, algo: str) -> Tensor:
     """(a, b, c, d) from what ksmm's layers of this algo store."""
     a, b, c, d = pattern
+    shapes = {"einsum": (a, b, c, d), "bmm": (a * d, b, c), "kernel": (a * d * c, b)}
+    shape = shapes.get(algo, (pattern.rows, pattern.cols))
+    if tuple(factor.shape) != shape:
+        raise ValueError(
+            f"{name}: sizes {tuple(factor.shape)} given, must be those of {pattern} in algo {algo!r}, {shape}"
+        )
     if algo == "einsum":
         return factor.reshape(a, b, c, d)
     if algo == "kernel":
