@@ -142,6 +142,16 @@ def test_a_file_goes_on_after_a_broken_line(tmp_path):
     assert read_rows(path) == [{"record": "run"}, {"record": "run", "x": 1}]
 
 
+def test_a_refused_run_leaves_the_file_as_it_was(monkeypatch, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    text = json.dumps(run_record()) + '\n{"rec'
+    path.write_text(text)
+    with pytest.raises(ValueError, match="holds results of"):
+        run_in_process(monkeypatch, path, "--suite", "2x8x8x4")
+    Results(path).add_rows([])
+    assert path.read_text() == text
+
+
 @pytest.mark.parametrize("broken", ['{"rec', "[1]", "null", "{}", ""])
 def test_a_broken_line_that_no_killed_run_left_is_refused(tmp_path, broken):
     path = tmp_path / "rows.jsonl"

@@ -90,9 +90,10 @@ class Results:
         self.path = path
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.rows: list[Row] = read_rows(path) if path.exists() else []
-        if path.exists() and path.stat().st_size and not path.read_bytes().endswith(b"\n"):
-            with path.open("a") as file:
-                file.write("\n")
+        # Of a line that was cut off. It goes into the file with the first record, not before: should this run
+        # be refused, the file stays as it was, and can be read.
+        is_cut_off = path.exists() and path.stat().st_size and not path.read_bytes().endswith(b"\n")
+        self._ending = "\n" if is_cut_off else ""
 
     def add(self, record: str, **fields: object) -> None:
         """Appends one record."""
@@ -101,9 +102,12 @@ class Results:
     def add_rows(self, rows: Iterable[Row]) -> None:
         """Appends records, in one write."""
         added = list(rows)
+        if not added:
+            return
         self.rows += added
         with self.path.open("a") as file:
-            file.write("".join(json.dumps(row) + "\n" for row in added))
+            file.write(self._ending + "".join(json.dumps(row) + "\n" for row in added))
+        self._ending = ""
 
     def done(self, suite_kind: str) -> set[tuple[str, str]]:
         """(problem, contender) of everything that was measured before, in this kind of measurement."""
