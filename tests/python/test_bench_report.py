@@ -324,6 +324,19 @@ def test_compare(before, tmp_path, capsys, changed, code, told):
     assert told in capsys.readouterr().out
 
 
+def test_what_was_not_measured_again_is_lost_unless_that_was_said(before, tmp_path, capsys):
+    rows, path = before
+    after = write(tmp_path / "b.jsonl", rows[:2])
+    assert main(["compare", path, after]) == 1
+    told = capsys.readouterr().out
+    assert re.search(r"f16 batch_last B=8 1x4x4x2 .*not measured in B", told)
+    assert "1 problems in both" in told and "; 1 not measured in B" in told
+    assert main(["compare", path, after, "--subset"]) == 0
+    assert main(["compare", after, path]) == 0
+    wrong = write(tmp_path / "c.jsonl", [*rows[:2], {**rows[2], "status": "wrong", "reason": "error 1"}])
+    assert main(["compare", wrong, after]) == 0, "there was nothing to lose"
+
+
 def test_compare_of_files_that_share_nothing(before, tmp_path):
     other = write(tmp_path / "b.jsonl", [run_record(), row("9x9x9x9", "kronsparse", 1.0)])
     assert main(["compare", before[1], other]) == 2

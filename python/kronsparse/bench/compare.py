@@ -1,8 +1,10 @@
 """Compares two results files: what got faster or slower from A to B, beyond noise.
 
-Exit code 0: nothing of ours got slower, wrong or lost; 1: something did; 2: the files share no problem.
+Exit code 0: nothing of ours got slower, wrong or lost; 1: something did; 2: the files share no problem. What
+was right in A and is not in B at all is lost, unless B is said to hold a part only.
 
   kronsparse-bench compare before.jsonl after.jsonl
+  kronsparse-bench compare before.jsonl quick.jsonl --subset
   kronsparse-bench compare before.jsonl after.jsonl --contender bmm --noise 5
 """
 
@@ -78,15 +80,15 @@ def _seconds(row: Row) -> float:
     return float(row["median_s"]) if row["status"] == "ok" else math.inf
 
 
-def changes(before: Sequence[Row], after: Sequence[Row], contender: str, noise: float) -> list[Change]:
-    """Of the problems that were right before, the worst first."""
+def changes(
+    before: Sequence[Row], after: Sequence[Row], contender: str, noise: float
+) -> tuple[list[Change], dict[str, Row]]:
+    """Of the problems that were right before, the worst first, and those that were not measured again."""
     old, new = _best(before, contender), _best(after, contender)
-    found = [
-        Change(name, row, new[name], noise)
-        for name, row in old.items()
-        if name in new and row["status"] == "ok"
-    ]
-    return sorted(found, key=lambda change: change.ratio)
+    right = {name: row for name, row in old.items() if row["status"] == "ok"}
+    found = [Change(name, row, new[name], noise) for name, row in right.items() if name in new]
+    missing = {name: row for name, row in right.items() if name not in new}
+    return sorted(found, key=lambda change: change.ratio), missing
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -102,6 +104,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=f"default {NOISE_PERCENT:g}",
     )
     parser.add_argument("--all", action="store_true", help="also list what stayed the same")
+    parser.add_argument(
+        "--subset", action="store_true", help="B holds a part of A's problems: what is missing is not lost"
+    )
 
 
 def main(options: argparse.Namespace) -> int:
@@ -112,7 +117,7 @@ def main(options: argparse.Namespace) -> int:
     devices = [device_of(last_run(rows)) for rows in (before, after)]
     if devices[0] != devices[1]:
         print(f"\nA and B are of different devices ({'; '.join(devices)}): what differs may be the machine.")
-    found = changes(before, after, options.contender, options.noise / 100)
+    found, missing = changes(before, after, options.contender, options.noise / 100)
     if not found:
         print(f"no problem of {options.contender} is in both files")
         return 2
@@ -128,10 +133,16 @@ def main(options: argparse.Namespace) -> int:
         ]
         for change in shown
     ]
+    if not options.subset:
+        lines += [
+            [name, f"{row['median_s'] * 1e3:.4f}", "-", "-", "not measured in B"]
+            for name, row in missing.items()
+        ]
     if lines:
         print("\n" + markdown_table(Table(["problem", "A ms", "B ms", "A / B", "verdict"], lines)))
     counted = ", ".join(f"{verdicts.count(name)} {name}" for name in ("faster", "slower", "broken", "same"))
     timed = [change.ratio for change in found if change.ratio]
     middle = f"; A / B in the median {median(timed):.3f}" if timed else ""
-    print(f"\n{len(found)} problems in both: {counted}{middle}")
-    return 1 if {"slower", "broken"} & set(verdicts) else 0
+    lost = f"; {len(missing)} not measured in B" if missing else ""
+    print(f"\n{len(found)} problems in both: {counted}{middle}{lost}")
+    return 1 if {"slower", "broken"} & set(verdicts) or (missing and not options.subset) else 0
