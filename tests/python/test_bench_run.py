@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import bench_helpers
 import pytest
 import torch
 from bench_helpers import CEILINGS, FakeNvml, pretend_gpu, run_in_process, run_record, shorten_windows
@@ -136,10 +137,10 @@ def test_going_on_after_a_kill(monkeypatch, tmp_path):
 
 def test_a_file_goes_on_after_a_broken_line(tmp_path):
     path = tmp_path / "rows.jsonl"
-    path.write_text('{"record": "run"}\n{"rec')
-    assert read_rows(path) == [{"record": "run"}]
-    Results(path).add("run", x=1)
-    assert read_rows(path) == [{"record": "run"}, {"record": "run", "x": 1}]
+    path.write_text(json.dumps(run_record()) + '\n{"rec')
+    assert read_rows(path) == [run_record()]
+    Results(path).add("run", machine={})
+    assert read_rows(path) == [run_record(), {"record": "run", "machine": {}}]
 
 
 def test_a_refused_run_leaves_the_file_as_it_was(monkeypatch, tmp_path):
@@ -155,10 +156,32 @@ def test_a_refused_run_leaves_the_file_as_it_was(monkeypatch, tmp_path):
 @pytest.mark.parametrize("broken", ['{"rec', "[1]", "null", "{}", ""])
 def test_a_broken_line_that_no_killed_run_left_is_refused(tmp_path, broken):
     path = tmp_path / "rows.jsonl"
-    for behind in ('{"record": "row"}\n', ""):
-        path.write_text(f'{{"record": "run"}}\n{broken}\n{behind}')
+    for behind in ('{"record": "done"}\n', ""):
+        path.write_text(f"{json.dumps(run_record())}\n{broken}\n{behind}")
         with pytest.raises(ValueError, match=r"rows\.jsonl:2: no record"):
             read_rows(path)
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        ({"record": "row"}, "record 'row' without problem, dtype, layout, pattern, batch, contender,"),
+        ({"record": "run"}, "record 'run' without machine"),
+        ({**bench_helpers.row("1x2x2x1", "bmm", 1.0), "median_s": ...}, "record 'row' without median_s"),
+        (
+            {**bench_helpers.row("1x2x2x1", "bmm", 1.0), "record": "small", "dtype": ...},
+            "record 'small' without dtype",
+        ),
+    ],
+)
+def test_a_record_without_what_all_have_is_refused(tmp_path, capsys, record, told):
+    path = tmp_path / "rows.jsonl"
+    given = {key: value for key, value in record.items() if value is not ...}
+    path.write_text("".join(json.dumps(one) + "\n" for one in (run_record(), given)))
+    for command in (["report", "--summary"], ["compare", str(path)]):
+        assert main([*command, str(path)]) == 1
+        line = capsys.readouterr().err
+        assert f"rows.jsonl:2: {told}" in line and line.count("\n") == 1
 
 
 def test_a_run_goes_on_in_a_file_of_layers(monkeypatch, tmp_path):

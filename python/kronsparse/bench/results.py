@@ -16,6 +16,11 @@ from typing import Any
 Row = dict[str, Any]
 OURS = "kronsparse"
 
+_OF_MEASUREMENTS = (
+    *("problem", "dtype", "layout", "pattern", "batch", "contender", "spelling", "status", "reason"),
+)
+_NEEDED = {"run": ("machine",), **dict.fromkeys(("row", "small", "energy"), _OF_MEASUREMENTS)}
+
 
 def default_path(suite: str, hardware: dict[str, object]) -> Path:
     """A new file under results/ of the current folder."""
@@ -33,6 +38,13 @@ def _record(line: str) -> Row | None:
     return found if isinstance(found, dict) and "record" in found else None
 
 
+def _missing(row: Row) -> list[str]:
+    """What no record of its kind is without, and everyone who reads it relies on."""
+    needed = _NEEDED.get(row["record"], ()) if isinstance(row["record"], str) else ()
+    timed = ("median_s",) if needed is _OF_MEASUREMENTS and row.get("status") == "ok" else ()
+    return [name for name in (*needed, *timed) if name not in row]
+
+
 def read_rows(path: Path) -> list[Row]:
     """The records of a file. Of a killed run's last line a part may be left, at the end of the file or before
     the run that went on; anything else that is no record is refused."""
@@ -40,6 +52,8 @@ def read_rows(path: Path) -> list[Row]:
     found = [_record(line) for line in text.splitlines()]
     for number, row in enumerate(found, 1):
         if row is not None:
+            if missing := _missing(row):
+                raise ValueError(f"{path}:{number}: record {row['record']!r} without {', '.join(missing)}")
             continue
         is_last = number == len(found)
         left_over = not text.endswith("\n") if is_last else (found[number] or {}).get("record") == "run"
