@@ -91,7 +91,9 @@ def _matrix(x: Array, layout: str) -> Array:
         matrix = x.reshape(x.shape[0], -1) if x.size else x.reshape(x.shape[0], 0)
     step = matrix.itemsize
     rows_are_dense = matrix.shape[1] <= 1 or matrix.strides[1] == step
-    rows_are_apart = matrix.shape[0] <= 1 or matrix.strides[0] >= matrix.shape[1] * step
+    # Complex numbers are aligned as their parts: in a record, rows may lie half an element off.
+    row_step = matrix.strides[0]
+    rows_are_apart = matrix.shape[0] <= 1 or (row_step >= matrix.shape[1] * step and row_step % step == 0)
     return matrix if rows_are_dense and rows_are_apart else np.ascontiguousarray(matrix)
 
 
@@ -99,7 +101,8 @@ class KSOperator:
     """The product of Kronecker-sparse factors (a, b, c, d), left factor first, as a linear operator.
 
     It has what SciPy's LinearOperator has: `scipy.sparse.linalg.aslinearoperator(op)` takes it. Products have
-    the dtype that NumPy's would have; that of two operators is an operator.
+    the dtype that NumPy's would have; that of two operators is an operator. Factors of integers or booleans
+    become float64: there are no kernels for them.
 
     >>> op = KSOperator([np.ones((1, 3, 2, 2)), np.ones((2, 2, 4, 1))])
     >>> op.shape
@@ -120,7 +123,8 @@ class KSOperator:
         self.factors = [np.ascontiguousarray(values) for values in factors]
         self.chain: Chain = checked(Pattern.of(values.shape) for values in self.factors)
         self.shape = (self.chain[0].rows, self.chain[-1].cols)
-        self.dtype = np.result_type(*self.factors)
+        dtype = np.result_type(*self.factors)
+        self.dtype = np.dtype(np.float64) if dtype.kind in "biu" else dtype
         self.factors = [values.astype(self.dtype, copy=False) for values in self.factors]
 
     def matvec(self, x: ArrayLike) -> Array:

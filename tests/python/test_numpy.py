@@ -84,6 +84,35 @@ def test_unusual_arrays_are_copied(unusual):
     assert np.array_equal(grad_values, gradient(x, g, values.shape))
 
 
+@pytest.mark.parametrize(("dtype", "tail"), [(np.complex64, np.float32), (np.complex128, np.float64)])
+@pytest.mark.parametrize("layout", ["batch_first", "batch_last"])
+def test_complex_rows_half_an_element_off_are_copied(layout, dtype, tail):
+    def in_records(array):
+        records = np.zeros(array.shape[0], [("row", dtype, array.shape[1:]), ("tail", tail)])
+        records["row"] = array
+        return records["row"]
+
+    values = integers((2, 3, 4, 5), dtype)
+    x, g = (
+        integers(shape if layout == "batch_first" else shape[::-1], dtype) for shape in ((7, 40), (7, 30))
+    )
+    assert in_records(x).flags.aligned and in_records(x).strides[0] % x.itemsize
+    assert np.array_equal(multiply(in_records(x), values, layout=layout), multiply(x, values, layout=layout))
+    ours = gradient(in_records(x), in_records(g), values.shape, layout)
+    assert np.array_equal(ours, gradient(x, g, values.shape, layout))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int8, np.uint8, np.bool_])
+def test_operators_of_integers_are_of_float64(dtype):
+    values = integers((2, 3, 4, 5), dtype)
+    op = KSOperator([values])
+    assert op.dtype == np.float64
+    assert np.array_equal(op.to_dense(), dense(values).astype(np.float64))
+    for x in (np.ones(40, int), np.ones(40), np.ones(40, np.float32)):
+        assert np.array_equal(op @ x, dense(values).astype(np.float64) @ x)
+    assert KSOperator([values, integers((1, 8, 6, 5), np.float32)]).dtype == np.result_type(dtype, np.float32)
+
+
 def test_operator():
     linalg = pytest.importorskip("scipy.sparse.linalg")
     rng = np.random.default_rng(0)
