@@ -154,10 +154,11 @@ def butterfly(rows: int, cols: int | None = None) -> Chain:
     '1x2x2x4*2x2x2x2*4x2x2x1'
     """
     cols = rows if cols is None else cols
-    if rows != cols or rows < 2 or rows & (rows - 1):
+    size = as_size(rows)
+    if as_size(cols) != size or size < 2 or size & (size - 1):
         raise ValueError(f"butterfly: sizes {rows} and {cols} given, must be equal and a power of two")
-    levels = rows.bit_length() - 1
-    return tuple(Pattern(1 << level, 2, 2, rows >> (level + 1)) for level in range(levels))
+    levels = size.bit_length() - 1
+    return tuple(Pattern(1 << level, 2, 2, size >> (level + 1)) for level in range(levels))
 
 
 NAMED: dict[str, Callable[..., Chain]] = {

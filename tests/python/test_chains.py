@@ -33,6 +33,7 @@ def test_large_sizes_take_no_time():
         ("chain: 5 given, must be a list of patterns", lambda: as_chain(5, 4, 4)),
         ("rows: 0 given, must be an integer of at least 1", lambda: kronsparse.monarch(0, 128)),
         ("cols: -64 given", lambda: kronsparse.monarch(128, -64)),
+        ("butterfly: sizes 8.5 and 8.5 given", lambda: kronsparse.butterfly(8.5)),
         ("sizes 1001 and 768 have no common divisor but 1", lambda: kronsparse.monarch(1001, 768)),
         ("must have each parameter once", lambda: as_chain("monarch(blocks=16,blocks=8)", 64, 64)),
         ("chain: .* given, must be a list", lambda: as_chain("monarch(blocks=8 blocks=4)", 64, 64)),
@@ -47,3 +48,10 @@ def test_wrong_calls_name_the_argument(message, call):
 @pytest.mark.parametrize("text", ["monarch( blocks = 4 )", "monarch(blocks=4)"])
 def test_spaces_in_names_are_ignored(text):
     assert chain_text(as_chain(text, 32, 8)) == "1x8x4x4*4x4x2x1"
+
+
+@pytest.mark.parametrize("name", ["butterfly", "monarch", "monarch(blocks=4)", "low_rank(rank=2)", "dense"])
+def test_chains_of_sizes_of_numpy(name):
+    chain = as_chain(name, np.int64(64), np.int64(64))
+    assert chain == as_chain(name, 64, 64)
+    assert all(type(size) is int for pattern in chain for size in pattern)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.utils.parametrize
@@ -178,6 +179,23 @@ def test_every_backend_refuses_wrong_inputs_alike(backend, bias, with_grad):
         layer.to("meta")(torch.ones(2, 16, device="meta").half())
 
 
+@pytest.mark.parametrize("with_grad", [False, True])
+def test_inputs_on_another_device_are_refused_without_data_too(with_grad):
+    with torch.set_grad_enabled(with_grad):
+        with pytest.raises(RuntimeError, match="values: on cpu, must be where x is, on meta"):
+            make(backend="kernel")(torch.ones(2, 16, dtype=torch.float64, device="meta"))
+        layer = make(backend="kernel").to("meta")
+        layer.bias = torch.nn.Parameter(torch.ones(24, dtype=torch.float64))
+        with pytest.raises(RuntimeError, match="bias: on cpu, must be where x is, on meta"):
+            layer(torch.ones(2, 16, dtype=torch.float64, device="meta"))
+
+
+def test_factors_of_several_dtypes_are_for_autocast():
+    factors = [torch.ones(1, 2, 4, 1), torch.ones(1, 4, 4, 1).bfloat16()]
+    with torch.autocast("cpu", torch.bfloat16):
+        assert ks_linear(torch.ones(2, 4), factors).dtype == torch.bfloat16
+
+
 @pytest.mark.parametrize("preserving", [False, True])
 def test_variance_of_a_fresh_product(preserving):
     layer = KSLinear(1024, 1024, "butterfly", bias=False)
@@ -194,6 +212,12 @@ def test_complex_layer():
     x = torch.randn(3, 16, dtype=torch.complex128)
     torch.testing.assert_close(layer(x), expected(x, dense_product(layer.factors), "batch_first", layer.bias))
     assert layer.factor0.imag.abs().max() > 0
+
+
+def test_sizes_may_be_integers_of_numpy():
+    layer = KSLinear(np.int64(16), np.int32(16), "butterfly")
+    assert {type(size) for size in (layer.in_features, layer.out_features)} == {int}
+    assert layer.chain == KSLinear(16, 16, "butterfly").chain
 
 
 def test_auto_explains_itself():
@@ -277,6 +301,16 @@ def test_backend_may_be_assigned():
         (
             "bias: dtype torch.float16 given",
             lambda: KSLinear.from_factors([torch.ones(1, 2, 4, 1)], bias=torch.ones(2).half()),
+        ),
+        (
+            r"factors.1.: dtype torch.float64 given, must be that of x, torch.float32",
+            lambda: ks_linear(torch.ones(2, 4), [torch.ones(1, 2, 4, 1), torch.ones(1, 4, 4, 1).double()]),
+        ),
+        (
+            r"factors.1.: dtype torch.float32 given, must be that of x, torch.float16",
+            lambda: ks_linear(
+                torch.ones(2, 4).half(), [torch.ones(1, 2, 4, 1).half(), torch.ones(1, 4, 4, 1)]
+            ),
         ),
         (
             "bias: sizes .3,. given",

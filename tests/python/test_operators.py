@@ -307,6 +307,7 @@ def test_plain_products_have_a_shape_without_data(layout):
     library.opcheck(OPERATORS.multiply_plain.default, arguments, test_utils="test_faketensor")
 
 
+META = torch.ones(2, 40, device="meta")
 WRONG_CALLS = [
     ("x: sizes", lambda: OPERATORS.multiply(torch.ones(2, 41), torch.ones(2, 3, 4, 5))),
     ("values: sizes", lambda: OPERATORS.multiply(torch.ones(2, 40), torch.ones(2, 3, 4))),
@@ -326,6 +327,8 @@ WRONG_CALLS = [
         (f"settings: {number}", lambda number=number: plain_product(torch.ones(2, 40), number))
         for number in (5, 2 << 8, 3 << 16, 3 << 24, 1 << 32, -1)
     ),
+    ("g: on cpu", lambda: OPERATORS.gradient(META, torch.ones(2, 30), 2, 3, 4, 5)),
+    ("values: on cpu", lambda: OPERATORS.adjoint(META[:, :30], torch.ones(2, 3, 4, 5))),
     ("g: batch of 3", lambda: OPERATORS.gradient(torch.ones(2, 40), torch.ones(3, 30), 2, 3, 4, 5)),
     ("capacity: 0", lambda: OPERATORS.plan_cache_resize(0)),
     (

@@ -81,6 +81,12 @@ def check_features(argument: str, x: Tensor, layout: str, features: int, meaning
         raise ValueError(f"{argument}: sizes {tuple(x.shape)} given, the {which} must be {meaning}{features}")
 
 
+def _check_same_device(argument: str, given: Tensor | None, x: Tensor) -> None:
+    """As the operators do: without data, too, a call is wrong that would be wrong with it."""
+    if given is not None and given.device != x.device:
+        raise RuntimeError(f"{argument}: on {given.device}, must be where x is, on {x.device}")
+
+
 def _multiply_fake(
     x: Tensor,
     values: Tensor,
@@ -91,6 +97,8 @@ def _multiply_fake(
     packing: str = "each_call",
 ) -> Tensor:
     a, b, c, d = values.shape
+    _check_same_device("values", values, x)
+    _check_same_device("bias", bias, x)
     check_features("x", x, layout, a * c * d)
     return _with_features(x, layout, a * b * d)
 
@@ -98,13 +106,14 @@ def _multiply_fake(
 def _multiply_plain_fake(
     x: Tensor, values: Tensor, bias: Tensor | None, settings: int, version: int
 ) -> Tensor:
-    return _multiply_fake(x, values, layout=LAYOUTS[settings >> 8 & 255])
+    return _multiply_fake(x, values, bias, layout=LAYOUTS[settings >> 8 & 255])
 
 
 def _adjoint_fake(
     x: Tensor, values: Tensor, layout: str = "batch_first", mode: str = "fp32", packing: str = "each_call"
 ) -> Tensor:
     a, b, c, d = values.shape
+    _check_same_device("values", values, x)
     check_features("x", x, layout, a * b * d)
     return _with_features(x, layout, a * c * d)
 
@@ -112,6 +121,7 @@ def _adjoint_fake(
 def _gradient_fake(
     x: Tensor, g: Tensor, a: int, b: int, c: int, d: int, layout: str = "batch_first", mode: str = "fp32"
 ) -> Tensor:
+    _check_same_device("g", g, x)
     check_features("x", x, layout, a * c * d)
     check_features("g", g, layout, a * b * d)
     return x.new_empty((a, b, c, d))

@@ -46,6 +46,9 @@ def ks_linear(
     if activation is not None:
         check_option("activation", activation, ACTIVATIONS)
     chain = checked(Pattern.of(values.shape) for values in factors)
+    for index, values in enumerate(factors[1:], 1):  # the first is compared by apply()
+        if values.dtype != x.dtype and not _is_autocast(x):
+            raise ValueError(f"factors[{index}]: dtype {values.dtype} given, must be that of x, {x.dtype}")
     if bias is not None:
         check_bias(bias, chain[0].rows)
     return apply(x, factors, bias, activation, layout, backend, "each_call")
@@ -99,9 +102,13 @@ def _check_features(x: Tensor, factors: Sequence[Tensor], layout: str) -> None:
 def _check_dtype(x: Tensor, dtype: torch.dtype) -> None:
     """The kernels take float32 values for x of half types, but that is for autocast: torch's own products
     take one dtype only."""
-    device = x.device.type
-    if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
+    if not _is_autocast(x):
         raise ValueError(f"x: dtype {x.dtype} given, must be that of the factors, {dtype}")
+
+
+def _is_autocast(x: Tensor) -> bool:
+    device = x.device.type
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def _apply_torch(

@@ -57,8 +57,8 @@ class KSLinear(nn.Module):
         check_option("layout", layout, LAYOUTS)
         if activation is not None:
             check_option("activation", activation, ACTIVATIONS)
-        self.in_features = in_features
-        self.out_features = out_features
+        self.in_features = int(in_features)  # NumPy's integers are taken, too
+        self.out_features = int(out_features)
         self.chain: Chain = as_chain(chain, rows=out_features, cols=in_features)
         self.layout = layout
         self.backend = backend
