@@ -14,9 +14,22 @@ import warnings
 
 from kronsparse.chains import Chain, Pattern, as_chain, butterfly, dense, low_rank, monarch
 
+__all__ = [
+    "Chain",
+    "Pattern",
+    "__version__",
+    "as_chain",
+    "butterfly",
+    "dense",
+    "low_rank",
+    "monarch",
+]
+
 try:
     from kronsparse._native import __version__
     from kronsparse.operators import KSOperator, gradient, multiply
+
+    __all__ += ["KSOperator", "gradient", "multiply"]
 except ImportError as error:
     warnings.warn(
         f"kronsparse: the native module cannot be loaded: {error}. `python -m kronsparse doctor` says more.",
@@ -24,17 +37,3 @@ except ImportError as error:
         stacklevel=2,
     )
     __version__ = "unknown"
-
-__all__ = [
-    "Chain",
-    "KSOperator",
-    "Pattern",
-    "__version__",
-    "as_chain",
-    "butterfly",
-    "dense",
-    "gradient",
-    "low_rank",
-    "monarch",
-    "multiply",
-]

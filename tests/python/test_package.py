@@ -46,11 +46,23 @@ def test_without_the_native_module_there_is_one_warning():
     done = run_python(
         "HIDDEN = 'kronsparse._native'\n"
         + textwrap.dedent(HIDE)
-        + "import kronsparse\nassert len(warned) == 1, warned\nprint(warned[0].message)"
+        + "from kronsparse import *\nassert len(warned) == 1, warned\nprint(warned[0].message)\n"
+        + "assert monarch(4, 4)\nassert 'multiply' not in globals()"
     )
     assert done.returncode == 0, done.stderr
     assert "native module cannot be loaded" in done.stdout
     assert "doctor" in done.stdout
+
+
+def test_layers_need_no_native_module():
+    done = run_python(
+        "HIDDEN = 'kronsparse._native'\n"
+        + textwrap.dedent(HIDE)
+        + "import torch\nfrom kronsparse.torch import KSLinear\nlayer = KSLinear(16, 16, 'monarch')\n"
+        + "layer(torch.ones(2, 16)).sum().backward()\nprint(layer.explain())"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "kernel: no prediction: No module named 'kronsparse._native'" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -79,12 +91,20 @@ def test_where_the_operators_cannot_be_used_the_layer_still_works(mishap, words)
         layer = kronsparse.torch.KSLinear(16, 16, "monarch")
         assert layer.explain().startswith("bmm: the kernels cannot be used"), layer.explain()
         layer(torch.ones(2, 16)).sum().backward()
-        try:
-            kronsparse.torch.KSLinear(16, 16, "monarch", backend="kernel")(torch.ones(2, 16))
-        except RuntimeError as error:
-            assert {words!r} in str(error)
-        else:
-            raise SystemExit("backend 'kernel' must refuse")
+        layer.repack()
+        for call in (
+            lambda: kronsparse.torch.KSLinear(16, 16, "monarch", backend="kernel")(torch.ones(2, 16)),
+            lambda: kronsparse.torch.BACKENDS["kernel"](torch.ones(2), torch.ones(1, 2, 2, 1), "batch_first"),
+            kronsparse.torch.plan_cache_info,
+            kronsparse.torch.clear_plan_cache,
+            lambda: kronsparse.torch.resize_plan_cache(4),
+        ):
+            try:
+                call()
+            except RuntimeError as error:
+                assert "cannot be used" in str(error) and {words!r} in str(error), error
+            else:
+                raise SystemExit("it must be refused")
     """)
     assert done.returncode == 0, done.stderr + done.stdout
 

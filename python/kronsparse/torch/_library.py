@@ -64,6 +64,12 @@ if why_unusable:
     )
 
 
+def check_usable(what: str) -> None:
+    """Says of something why it cannot be used, where the operators cannot."""
+    if why_unusable:
+        raise RuntimeError(f"{what} cannot be used: {why_unusable}")
+
+
 def features_dimension(layout: str) -> int:
     """Where a tensor of this layout has its features."""
     return -1 if layout == "batch_first" else 0

@@ -54,6 +54,7 @@ def _blocks(values: Tensor) -> Tensor:
 
 def by_kernel(x: Tensor, values: Tensor, layout: str) -> Tensor:
     """kronsparse's own kernels."""
+    _library.check_usable("backend: 'kernel'")
     return _operators.multiply(x, values, None, "none", layout, float32_mode())
 
 
@@ -249,7 +250,7 @@ def choose(chain: Chain, dtype: torch.dtype, layout: str, device: torch.device, 
         kernel = sum(_seconds(pattern, batch, dtype, layout, device) for pattern in chain)
         multiplied_out = sum(_seconds(pattern, cols, dtype, "batch_last", device) for pattern in chain[:-1])
         dense = _seconds(whole, batch, dtype, layout, device) + multiplied_out
-    except (ValueError, RuntimeError) as error:
+    except (ValueError, RuntimeError, ImportError) as error:  # the module that predicts may be unusable alone
         return Choice("kernel", f"no prediction: {error}")
     times = f"{1e6 * kernel:.3g} us for {chain_text(chain)}, {1e6 * dense:.3g} us for dense {rows}x{cols}"
     backend = "dense" if len(chain) > 1 and dense < kernel else "kernel"

@@ -76,7 +76,7 @@ def apply(
         _check_features(x, factors, layout)
         return _apply_torch(x, factors, bias, activation, layout, backend)
     if _library.why_unusable:
-        raise RuntimeError(f"backend: 'kernel' cannot be used: {_library.why_unusable}")
+        _library.check_usable("backend: 'kernel'")
     mode = float32_mode() if dtype == torch.float32 else "fp32"
     if _operators.is_plain(x, factors, bias):
         try:

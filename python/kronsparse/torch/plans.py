@@ -47,6 +47,7 @@ def plan_cache_info() -> PlanCacheInfo:
     >>> plan_cache_info().capacity
     1024
     """
+    _library.check_usable("the plan cache")
     return PlanCacheInfo(*torch.ops.kronsparse.plan_cache_info())
 
 
@@ -56,6 +57,7 @@ def resize_plan_cache(capacity: int) -> None:
 
     >>> resize_plan_cache(1024)
     """
+    _library.check_usable("the plan cache")
     torch.ops.kronsparse.plan_cache_resize(capacity)
 
 
@@ -66,6 +68,7 @@ def clear_plan_cache() -> None:
     >>> plan_cache_info().plans
     0
     """
+    _library.check_usable("the plan cache")
     torch.ops.kronsparse.plan_cache_clear()
 
 
