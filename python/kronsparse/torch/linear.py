@@ -187,7 +187,8 @@ class KSLinear(nn.Module):
     def repack(self) -> None:
         """Has the factors packed again at the next call.
 
-        Needed only after changes that torch does not count: see `kronsparse.torch.plans`.
+        Needed only after changes that torch does not count, such as writing to `.data` in place or a
+        collective of torch.distributed on a parameter: see `kronsparse.torch.plans`.
 
         >>> layer = KSLinear(4, 4, "butterfly")
         >>> _ = layer.factor0.data.mul_(2)

@@ -6,6 +6,8 @@ tensor. Fused optimisers leave the counter alone, so every step of a torch.optim
 values stale. What neither shows:
 
 - writing to ``parameter.data`` in place (assigning to ``.data`` is seen),
+- collectives of torch.distributed on a parameter (``broadcast``, ``all_reduce``, ``recv``, ... of it, of its
+  ``.data`` or of ``.detach()``); what DistributedDataParallel and FSDP do is seen,
 - replaying a CUDA graph that contains an optimiser,
 - writing to the memory by other means than torch.
 
