@@ -8,6 +8,8 @@ values stale. What neither shows:
 - writing to ``parameter.data`` in place (assigning to ``.data`` is seen),
 - collectives of torch.distributed on a parameter (``broadcast``, ``all_reduce``, ``recv``, ... of it, of its
   ``.data`` or of ``.detach()``); what DistributedDataParallel and FSDP do is seen,
+- a compiled function that multiplies by a parameter and then changes it in place, both in one graph: compiled
+  code counts the change before it begins,
 - replaying a CUDA graph that contains an optimiser,
 - writing to the memory by other means than torch.
 
