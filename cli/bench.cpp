@@ -234,10 +234,10 @@ ExitCode run_bench(const Options& options) {
   for (const Outcome& outcome : outcomes) {
     if (outcome.comparison.pass) continue;
     exit_code = ExitCode::wrong_result;
-    fmt::print(
-        stderr, "kronsparse: {}: {}: {}\n  reproduce: kronsparse check {} --device {} --impl {} --seed {}\n",
+    print_to_stderr(fmt::format(
+        "kronsparse: {}: {}: {}\n  reproduce: kronsparse check {} --device {} --impl {} --seed {}\n",
         outcome.implementation, outcome.problem.to_string(), outcome.comparison.failure,
-        shell_quoted(outcome.problem.to_string()), device.to_string(), outcome.implementation, options.seed);
+        shell_quoted(outcome.problem.to_string()), device.to_string(), outcome.implementation, options.seed));
   }
   const std::string report = report_as_json(outcomes, options, device, copy_rate);
   if (options.json) {

@@ -114,8 +114,8 @@ ExitCode run_check(const Options& options) {
   for (const Outcome& outcome : outcomes) {
     if (outcome.comparison.pass) continue;
     ++failures;
-    fmt::print(stderr, "kronsparse: {}: {}: {}\n  reproduce: {}\n", outcome.implementation, outcome.problem,
-               outcome.comparison.failure, outcome.reproduce);
+    print_to_stderr(fmt::format("kronsparse: {}: {}: {}\n  reproduce: {}\n", outcome.implementation,
+                                outcome.problem, outcome.comparison.failure, outcome.reproduce));
   }
   if (options.json) {
     Json out{{"pass", failures == 0}, {"device", device.to_string()}, {"seed", options.seed}};

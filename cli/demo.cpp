@@ -186,7 +186,7 @@ ExitCode run_demo(const Options& options) {
   fmt::print(
       "dense: the full matrix of the same size, pattern 1xMxNx1, by kronsparse's own best implementation.\n"
       "Medians. Every result was compared with the reference, within a bound from the theory of rounding.\n");
-  for (const std::string& failure : failures) fmt::print(stderr, "kronsparse: {}\n", failure);
+  for (const std::string& failure : failures) print_to_stderr(fmt::format("kronsparse: {}\n", failure));
   if (!failures.empty()) return ExitCode::wrong_result;
   write_atomically(picture, draw_demo(monarch, bars, fmt::format("Batch of {}; {}", batch, where)));
   fmt::print("picture: {}\n", picture.string());

@@ -1,8 +1,11 @@
 // The command `kronsparse`: reads the arguments, runs one subcommand, turns
 // every failure into one line on stderr and an exit code.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -12,6 +15,7 @@
 #include "commands.hpp"
 #include "kronsparse/error.hpp"
 #include "kronsparse/version.hpp"
+#include "terminal.hpp"
 
 namespace {
 
@@ -55,8 +59,16 @@ ExitCode exit_code_of(ErrorCode code) {
 
 ExitCode report(ExitCode exit_code, std::string_view message) {
   std::fflush(stdout);  // what came before the failure comes before its message
-  fmt::print(stderr, "kronsparse: {}\n", message);
+  kronsparse::cli::print_to_stderr(fmt::format("kronsparse: {}\n", message));
   return exit_code;
+}
+
+/// A standard stream that came closed gets a descriptor that cannot be written: the
+/// next file opened would otherwise take its number, and the messages meant for it.
+void occupy_closed_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF) static_cast<void>(::open("/dev/null", O_RDONLY));
+  }
 }
 
 /// What was wrong with the arguments. CLI11 asks for a subcommand before it looks at words it does not know.
@@ -103,6 +115,7 @@ ExitCode run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  occupy_closed_streams();
   ExitCode exit_code = run(argc, argv);
   // A full disk behind a redirected stdout is a failure too.
   if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && exit_code == ExitCode::ok) {

@@ -94,16 +94,22 @@ std::string Table::render(std::FILE* stream) const {
   return out;
 }
 
+void print_to_stderr(std::string_view text) noexcept {
+  // fmt::print would throw where this fails; what cannot be said needs no answer either.
+  static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
+  std::fflush(stderr);
+}
+
 Progress::Progress(std::size_t steps) : steps_(steps), terminal_(is_terminal(stderr)) {}
 
 Progress::~Progress() {
-  if (terminal_) std::fputs("\r\x1b[K", stderr);
+  if (terminal_) print_to_stderr("\r\x1b[K");
 }
 
 void Progress::step(const std::string& what) {
   ++done_;
   if (!terminal_) {
-    fmt::print(stderr, "[{}/{}] {}\n", done_, steps_, what);
+    print_to_stderr(fmt::format("[{}/{}] {}\n", done_, steps_, what));
     return;
   }
   constexpr std::size_t bar_width = 24;
@@ -112,8 +118,7 @@ void Progress::step(const std::string& what) {
   std::string line = fmt::format("[{}{}] {}/{} {:.0f} s  {}", std::string(filled, '#'),
                                  std::string(bar_width - filled, '.'), done_, steps_, elapsed, what);
   line.resize(std::min(line.size(), terminal_columns() - 1));
-  fmt::print(stderr, "\r\x1b[K{}", line);
-  std::fflush(stderr);
+  print_to_stderr("\r\x1b[K" + line);
 }
 
 std::string duration_text(double seconds) {

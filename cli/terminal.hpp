@@ -36,6 +36,10 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+/// The only way to stderr: where it is closed or full, the text is lost and the
+/// command goes on, for its result and its exit code are elsewhere.
+void print_to_stderr(std::string_view text) noexcept;
+
 /// Steps of a longer job on stderr: one line that rewrites itself on a
 /// terminal, a line per step elsewhere.
 class Progress {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "kronsparse/buffer.hpp"
+#include "terminal.hpp"
 
 namespace kronsparse::cli {
 namespace {
@@ -153,9 +154,9 @@ void warn_if_busy() {
   double load = 0;
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   if (::getloadavg(&load, 1) == 1 && load > 0.75 * cores) {
-    fmt::print(stderr,
-               "note: other work keeps this machine busy (load {:.1f}, {} cores); times will not be fair\n",
-               load, cores);
+    print_to_stderr(fmt::format(
+        "note: other work keeps this machine busy (load {:.1f}, {} cores); times will not be fair\n", load,
+        cores));
   }
 }
 

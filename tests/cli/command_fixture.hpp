@@ -37,15 +37,21 @@ class CommandTest : public ::testing::Test {
 
   /// `arguments` are shell words; `environment` stands before the command.
   [[nodiscard]] CommandResult run(const std::string& arguments, const std::string& environment = "") const {
-    // In a sanitizer build the search for leaks takes seconds a process; tests in this process do it once.
-    const std::string no_leak_search = "ASAN_OPTIONS=\"${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0\" ";
-    const std::string line = "cd '" + directory_.string() + "' && " + no_leak_search + environment +
-                             " '" KRONSPARSE_COMMAND "' " + arguments + " >.stdout 2>.stderr </dev/null";
-    const int status = std::system(line.c_str());
-    CommandResult result{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(".stdout"), read(".stderr")};
+    const int exit_code = exit_code_of(arguments + " >.stdout 2>.stderr </dev/null", environment);
+    CommandResult result{exit_code, read(".stdout"), read(".stderr")};
     std::filesystem::remove(path(".stdout"));
     std::filesystem::remove(path(".stderr"));
     return result;
+  }
+
+  /// The same with streams left to `arguments`; -1 when a signal ended the command.
+  [[nodiscard]] int exit_code_of(const std::string& arguments, const std::string& environment = "") const {
+    // In a sanitizer build the search for leaks takes seconds a process; tests in this process do it once.
+    const std::string no_leak_search = "ASAN_OPTIONS=\"${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0\" ";
+    const std::string line = "cd '" + directory_.string() + "' && " + no_leak_search + environment +
+                             " '" KRONSPARSE_COMMAND "' " + arguments;
+    const int status = std::system(line.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 
   [[nodiscard]] std::string read(const std::string& name) const {

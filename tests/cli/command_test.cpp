@@ -73,10 +73,23 @@ TEST_F(CommandTest, AMissingDeviceIsThree) {
 
 TEST_F(CommandTest, FullDiskIsThree) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
-  const std::string line = "'" KRONSPARSE_COMMAND "' info >/dev/full 2>/dev/null";
-  const int status = std::system(line.c_str());
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 3);
+  EXPECT_EQ(exit_code_of("info >/dev/full 2>stderr"), 3);
+  EXPECT_EQ(read("stderr"), "kronsparse: standard output cannot be written\n");
+}
+
+TEST_F(CommandTest, AnStderrThatCannotBeWrittenChangesNothing) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  const std::string problem = "'f32 batch_first B=2 2x2x2x2' >/dev/null";
+  for (const char* stderr_of : {" 2>&-", " 2>/dev/full"}) {
+    EXPECT_EQ(exit_code_of("check " + problem + stderr_of), 0);
+    EXPECT_EQ(exit_code_of("bench --min-time 0 --runs 1 " + problem + stderr_of), 0);
+    EXPECT_EQ(exit_code_of("check nonsense" + std::string(stderr_of)), 2);
+    EXPECT_EQ(exit_code_of("check --file missing.txt" + std::string(stderr_of)), 3);
+  }
+  // A file opened where stderr was must not get its messages; nor one where stdout was, which still fails.
+  EXPECT_EQ(exit_code_of("bench --min-time 0 --runs 1 --out times.json " + problem + " 2>&- <&-"), 0);
+  EXPECT_TRUE(Json::accept(read("times.json")));
+  EXPECT_EQ(exit_code_of("info >&- 2>/dev/null"), 3);
 }
 
 TEST_F(CommandTest, InfoListsTheBuild) {
