@@ -10,6 +10,8 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "commands.hpp"
@@ -56,6 +58,8 @@ ExitCode exit_code_of(ErrorCode code) {
       return ExitCode::bad_input;
   }
 }
+
+constexpr std::string_view stdout_failed = "standard output cannot be written";
 
 ExitCode report(ExitCode exit_code, std::string_view message) {
   std::fflush(stdout);  // what came before the failure comes before its message
@@ -107,6 +111,10 @@ ExitCode run(int argc, char** argv) {
     return report(exit_code_of(error.code()), error.what());
   } catch (const std::bad_alloc&) {
     return report(ExitCode::failure, "out of memory");
+  } catch (const std::system_error& error) {
+    // What fmt::print throws where output is longer than stdout's buffer; a shorter one fails in main().
+    if (std::ferror(stdout) != 0) return report(ExitCode::failure, stdout_failed);
+    return report(ExitCode::failure, fmt::format("internal error: {}", error.what()));
   } catch (const std::exception& error) {
     return report(ExitCode::failure, fmt::format("internal error: {}", error.what()));
   }
@@ -119,7 +127,7 @@ int main(int argc, char** argv) {
   ExitCode exit_code = run(argc, argv);
   // A full disk behind a redirected stdout is a failure too.
   if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && exit_code == ExitCode::ok) {
-    exit_code = report(ExitCode::failure, "standard output cannot be written");
+    exit_code = report(ExitCode::failure, stdout_failed);
   }
   return static_cast<int>(exit_code);
 }

@@ -73,8 +73,16 @@ TEST_F(CommandTest, AMissingDeviceIsThree) {
 
 TEST_F(CommandTest, FullDiskIsThree) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
-  EXPECT_EQ(exit_code_of("info >/dev/full 2>stderr"), 3);
-  EXPECT_EQ(read("stderr"), "kronsparse: standard output cannot be written\n");
+  // Less than a buffer, and more.
+  std::string many;
+  for (int line = 0; line < 50; ++line) many += "f32 batch_first B=1 1x1x1x1\n";
+  write("problems.txt", many);
+  for (const char* arguments : {"info", "check --json --impl reference --file problems.txt"}) {
+    EXPECT_EQ(exit_code_of(std::string(arguments) + " >/dev/full 2>stderr"), 3) << arguments;
+    EXPECT_TRUE(read("stderr").ends_with("kronsparse: standard output cannot be written\n"))
+        << read("stderr");
+    EXPECT_FALSE(contains(read("stderr"), "internal")) << read("stderr");
+  }
 }
 
 TEST_F(CommandTest, AnStderrThatCannotBeWrittenChangesNothing) {
