@@ -34,7 +34,9 @@ class InputFile {
 
 /// Writes the pieces one after the other to a temporary file beside `path` and
 /// renames it, so that `path` is never seen half written; on failure nothing is
-/// left behind. A device or pipe (/dev/null, /dev/stdout) is written directly.
+/// left behind. Links stay, what they lead to is replaced, and keeps its
+/// permissions. A device, a pipe, an open file by its number (/dev/null,
+/// /dev/stdout) or a file in a directory that cannot be written is written directly.
 void write_atomically(const std::filesystem::path& path,
                       std::initializer_list<std::span<const std::byte>> pieces);
 void write_atomically(const std::filesystem::path& path, std::string_view text);

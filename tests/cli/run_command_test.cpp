@@ -1,4 +1,6 @@
 // kronsparse run, through the executable, on files made here.
+#include <sys/stat.h>
+
 #include <complex>
 
 #include "command_fixture.hpp"
@@ -121,6 +123,77 @@ TEST_F(RunTest, OutputMayReplaceTheInput) {
 TEST_F(RunTest, DevicesArePassedThroughNotReplaced) {
   ASSERT_EQ(run("run --values values.npy --x ones.npy --out /dev/null").exit_code, 0);
   EXPECT_FALSE(std::filesystem::is_regular_file("/dev/null"));
+}
+
+TEST_F(RunTest, LinksStayAndLeadToTheResult) {
+  const auto multiply_to = [&](const std::string& out) {
+    return run("run --values values.npy --x ones.npy --out " + out);
+  };
+  std::filesystem::create_directory(path("far"));
+  write("far/old.npy", "old");
+  std::filesystem::create_symlink("far/old.npy", path("link.npy"));
+  std::filesystem::create_symlink("link.npy", path("second.npy"));
+  std::filesystem::create_symlink("far/new.npy", path("dangling.npy"));
+  for (const auto& [link, target] : {std::pair{"link.npy", "far/old.npy"},
+                                     {"second.npy", "far/old.npy"},
+                                     {"dangling.npy", "far/new.npy"}}) {
+    const CommandResult result = multiply_to(link);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_TRUE(std::filesystem::is_symlink(path(link))) << link;
+    EXPECT_EQ(elements<float>(target), row_sums) << link;
+    write(target, "old");
+  }
+  std::filesystem::create_symlink("loop.npy", path("loop.npy"));
+  EXPECT_EQ(multiply_to("loop.npy").exit_code, 3);
+}
+
+TEST_F(RunTest, AReplacedFileKeepsItsPermissions) {
+  using std::filesystem::perms;
+  write("y.npy", "old");
+  for (const perms mode : {perms{0600}, perms{0666}, perms{0640}}) {
+    std::filesystem::permissions(path("y.npy"), mode);
+    ASSERT_EQ(run("run --values values.npy --x ones.npy --out y.npy").exit_code, 0);
+    EXPECT_EQ(std::filesystem::status(path("y.npy")).permissions(), mode);
+    EXPECT_EQ(elements<float>("y.npy"), row_sums);
+  }
+}
+
+TEST_F(RunTest, ARedirectedStdoutIsWrittenNotReplaced) {
+  if (!std::filesystem::is_symlink("/dev/stdout")) GTEST_SKIP() << "no /dev/stdout here";
+  const std::string before = std::filesystem::read_symlink("/dev/stdout");
+  const std::string multiply = "run --quiet --values values.npy --x ones.npy --out ";
+  // Not /dev/stdout itself, which a mistake would take from this machine.
+  std::filesystem::create_symlink("/dev/stdout", path("link.npy"));
+  for (const char* out : {"/dev/fd/1", "/proc/self/fd/1", "link.npy"}) {
+    EXPECT_EQ(exit_code_of(multiply + out + " >y.npy"), 0) << out;
+    EXPECT_EQ(elements<float>("y.npy"), row_sums) << out;
+    EXPECT_EQ(std::filesystem::read_symlink("/dev/stdout"), before) << out;
+    EXPECT_TRUE(std::filesystem::is_symlink(path("link.npy"))) << out;
+  }
+  // Behind what stands there already.
+  write("log", "begun\n");
+  EXPECT_EQ(exit_code_of(multiply + "/proc/self/fd/1 >>log"), 0);
+  EXPECT_EQ(read("log"), "begun\n" + read("y.npy"));
+}
+
+TEST_F(RunTest, AFileInAProtectedDirectoryIsWrittenDirectly) {
+  if (::geteuid() == 0) GTEST_SKIP() << "nothing is protected from root";
+  using std::filesystem::perms;
+  std::filesystem::create_directory(path("far"));
+  write("far/y.npy", std::string(10'000, 'x'));
+  std::filesystem::permissions(path("far"), perms{0555});
+  const CommandResult result = run("run --values values.npy --x ones.npy --out far/y.npy");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(elements<float>("far/y.npy"), row_sums);
+  EXPECT_EQ(run("run --values values.npy --x ones.npy --out far/new.npy").exit_code, 3);
+  std::filesystem::permissions(path("far"), perms{0755});
+}
+
+TEST_F(RunTest, APipeIsRefusedNotWaitedFor) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  const CommandResult result = run("run --values values.npy --x pipe --out y.npy", "timeout 20");
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_EQ(result.err, "kronsparse: pipe: cannot be read: it is not a regular file\n");
 }
 
 TEST_F(RunTest, WrongCalls) {
