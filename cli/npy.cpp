@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <new>
 #include <optional>
 
 #include "files.hpp"
@@ -22,6 +23,8 @@ constexpr std::uint64_t longest_header = 1 << 16;
 constexpr std::size_t most_dimensions = 64;
 
 [[noreturn]] void malformed(const std::string& reason) { throw Error(ErrorCode::io, reason); }
+/// The file is sound, but its elements are of no use here.
+[[noreturn]] void unusable(const std::string& reason) { throw Error(ErrorCode::unsupported, reason); }
 
 /// Bytes of a hostile file made fit for a terminal.
 std::string printable(std::string_view text) {
@@ -61,17 +64,26 @@ struct Header {
   std::size_t payload_size = 0;
 };
 
+/// Whether NumPy writes such a type, its byte order left out: a letter, a size, the unit of a time.
+bool is_numpy_type(std::string_view text) {
+  if (std::string_view("?bBiufcmMOSaUV").find(text[0]) == std::string_view::npos) return false;
+  const bool is_time = text[0] == 'm' || text[0] == 'M';
+  const std::string_view size = text.substr(1, is_time ? text.find('[') - 1 : std::string_view::npos);
+  return size.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 void set_type(Header& header, std::string_view text) {
   const bool known_order =
       text.size() >= 2 && std::string_view("<>=|").find(text[0]) != std::string_view::npos;
   const auto entry = std::find_if(type_table.begin(), type_table.end(), [&](const TypeEntry& candidate) {
     return known_order && candidate.descr.substr(1) == text.substr(1);
   });
+  const std::string reason = fmt::format(
+      "has the dtype '{}'; readable are f2, f4, f8, c8, c16, and u2 or V2 for bf16", printable(text));
+  if (entry == type_table.end())
+    known_order&& is_numpy_type(text.substr(1)) ? unusable(reason) : malformed(reason);
   // '|' means "has no byte order", which is true of void only.
-  if (entry == type_table.end() || (text[0] == '|' && entry->type != NpyType::void16)) {
-    malformed(fmt::format("has the dtype '{}'; readable are f2, f4, f8, c8, c16, and u2 or V2 for bf16",
-                          printable(text)));
-  }
+  if (text[0] == '|' && entry->type != NpyType::void16) malformed(reason);
   header.type = entry->type;
   header.big_endian = text[0] == '>';
 }
@@ -96,7 +108,7 @@ class HeaderParser {
       expect(':');
       if (key == "descr") {
         first_time(has_descr, key);
-        if (peek() == '[') malformed("holds structured records; a plain numeric dtype is needed");
+        if (peek() == '[') unusable("holds structured records; a plain numeric dtype is needed");
         set_type(header, string());
       } else if (key == "fortran_order") {
         first_time(has_order, key);
@@ -309,6 +321,9 @@ NpyArray load_npy(const std::filesystem::path& path) {
     return normalised(header, std::move(data));
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("{}: {}", path.string(), error.what()));
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::out_of_memory,
+                fmt::format("{}: memory ran out for its {} bytes", path.string(), file.size()));
   }
 }
 

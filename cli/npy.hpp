@@ -31,9 +31,10 @@ struct NpyArray {
 /// "(3, 4)", "(5,)", "()", as Python prints it.
 [[nodiscard]] std::string shape_text(std::span<const std::int64_t> shape);
 
-/// Reads a whole file held in memory. Error io says what is wrong with it.
+/// Reads a whole file held in memory. Error io says what is wrong with it, Error
+/// unsupported which dtype a sound file has that is none of NpyType.
 [[nodiscard]] NpyArray parse_npy(std::span<const std::byte> file);
-/// Reads a file; Error io names the path. Allocates no more than the file holds.
+/// Reads a file; errors name the path. Allocates no more than the file holds.
 [[nodiscard]] NpyArray load_npy(const std::filesystem::path& path);
 
 /// The header (version 1.0; 64 dimensions always fit) that stands before the data.

@@ -233,9 +233,28 @@ TEST_F(RunTest, WrongFiles) {
   expect_failure(3, "--values values.npy --x text.npy" + y, "text.npy: is not an .npy file");
   expect_failure(3, "--values values.npy --x short.npy" + y, "short.npy: announces shape (1, 12)");
   expect_failure(3, "--values values.npy --x ." + y, "not a regular file");
+  // Sound, but of a dtype that does not fit.
+  std::string integers = read("ones.npy");
+  integers.replace(integers.find("<f4"), 3, "<i4");
+  write("integers.npy", integers);
+  expect_failure(2, "--values values.npy --x integers.npy" + y, "integers.npy: has the dtype '<i4'");
   expect_failure(3, "--values values.npy --x ones.npy --out missing/y.npy",
                  "missing/y.npy: cannot be written");
   expect_failure(3, "--values values.npy --x ones.npy --out .", "directory");
+}
+
+TEST_F(RunTest, AFileTooLargeForMemoryIsNamed) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "AddressSanitizer needs more memory than the limit leaves";
+#endif
+  constexpr std::int64_t gib = std::int64_t{1} << 30;
+  const std::string header = npy_header(NpyType::f32, std::vector<std::int64_t>{gib, 12});
+  write("large.npy", header);
+  std::filesystem::resize_file(path("large.npy"), header.size() + 48 * static_cast<std::uintmax_t>(gib));
+  const CommandResult result =
+      run("run --values values.npy --x large.npy --out no.npy", "; ulimit -v 8388608 &&");
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(result.err, "kronsparse: large.npy: memory ran out for its 51539607680 bytes\n");
 }
 
 }  // namespace
