@@ -252,6 +252,13 @@ ExitCode run_bench(const Options& options) {
   return exit_code;
 }
 
+/// What CLI::Range lets through, for a nan is neither too small nor too large.
+std::string refuse_nan(const std::string& text) {
+  double value = 0;
+  if (CLI::detail::lexical_cast(text, value) && !std::isnan(value)) return "";
+  return fmt::format("'{}' given, must be a number from 0 to 3600", text);
+}
+
 }  // namespace
 
 void add_bench_command(CLI::App& app, ExitCode& exit_code) {
@@ -264,11 +271,12 @@ void add_bench_command(CLI::App& app, ExitCode& exit_code) {
   command->add_option("--device", options->device, device_help);
   command->add_option("--min-time", options->timing.min_seconds, "Seconds to spend on timing each, at least")
       ->check(CLI::Range(0.0, 3600.0))
+      ->check(CLI::Validator(refuse_nan, "", "number"))
       ->capture_default_str();
   command->add_option("--runs", options->timing.min_runs, "Timed runs of each, at least")
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Seed of the random data")->capture_default_str();
+  add_seed_option(*command, options->seed);
   command->add_flag("--json", options->json, "Print JSON: machine, versions and raw times");
   command->add_option("--out", options->out, "Also write that JSON to a file")->type_name("FILE");
   command->footer(

@@ -141,7 +141,7 @@ void add_check_command(CLI::App& app, ExitCode& exit_code) {
       "Check only this implementation or family (default: all that accept, but the reference\n"
       "only where it is quick)");
   command->add_option("--device", options->device, device_help);
-  command->add_option("--seed", options->seed, "Seed of the random data")->capture_default_str();
+  add_seed_option(*command, options->seed);
   command->add_flag("--full", options->full,
                     "Compare every element; otherwise a random sample where the reference would take long");
   command->add_flag("--json", options->json, "Print JSON");

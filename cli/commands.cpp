@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 
 #include "files.hpp"
@@ -69,6 +70,20 @@ std::vector<Problem> ProblemList::problems() const {
             : fmt::format("{}: holds no problem", file));
   }
   return list;
+}
+
+void add_seed_option(CLI::App& command, std::uint64_t& seed) {
+  // CLI11 itself takes -1 for 2^64 - 1, and the largest number for those beyond it.
+  const auto refuse = [](const std::string& text) -> std::string {
+    std::uint64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stopped, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && stopped == end) return "";
+    return fmt::format("'{}' given, must be a whole number from 0 to 18446744073709551615", text);
+  };
+  command.add_option("--seed", seed, "Seed of the random data")
+      ->check(CLI::Validator(refuse, "", "seed"))
+      ->capture_default_str();
 }
 
 Device choose_device(const std::string& text, const std::string& implementation) {

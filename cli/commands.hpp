@@ -36,6 +36,9 @@ struct ProblemList {
   [[nodiscard]] std::vector<Problem> problems() const;
 };
 
+/// --seed of a command: decimal digits, at most 2^64 - 1.
+void add_seed_option(CLI::App& command, std::uint64_t& seed);
+
 /// The text of --device. When it is empty, the best device present; if an
 /// implementation is forced (by --impl or KRONSPARSE_IMPL), the best that has it.
 [[nodiscard]] Device choose_device(const std::string& text, const std::string& implementation);

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "commands.hpp"
 #include "kronsparse/plan.hpp"
@@ -14,6 +15,19 @@ namespace kronsparse::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// The devices to list: all, or the one that --device names, with the implementations of its backend.
+class Selection {
+ public:
+  Selection() = default;
+  explicit Selection(Device only) : only_(only) { static_cast<void>(describe(only)); }
+
+  [[nodiscard]] bool has(Device device) const noexcept { return !only_ || device == *only_; }
+  [[nodiscard]] bool has(Backend backend) const noexcept { return !only_ || backend == only_->backend; }
+
+ private:
+  std::optional<Device> only_;
+};
 
 struct Options {
   std::string problem;
@@ -33,45 +47,51 @@ std::vector<std::string> backend_names() {
 }
 
 /// Backends of this build whose devices cannot be used, each with the reason.
-std::vector<std::pair<std::string, std::string>> unusable_backends() {
+std::vector<std::pair<std::string, std::string>> unusable_backends(const Selection& selection) {
   std::vector<std::pair<std::string, std::string>> all;
   for (const std::string& backend : backend_names()) {
-    std::string reason = why_unusable(Device::parse(backend));
-    if (!reason.empty()) all.emplace_back(backend, std::move(reason));
+    const Device device = Device::parse(backend);
+    std::string reason = why_unusable(device);
+    if (!reason.empty() && selection.has(device.backend)) all.emplace_back(backend, std::move(reason));
   }
   return all;
 }
 
-Json build_as_json() {
+Json build_as_json(const Selection& selection = {}) {
   Json out;
   out["version"] = KRONSPARSE_VERSION;
   out["backends"] = backend_names();
   out["devices"] = Json::array();
   for (const DeviceInfo& info : devices()) {
+    if (!selection.has(info.device)) continue;
     out["devices"].push_back({{"device", info.device.to_string()}, {"description", info.description}});
   }
   out["unusable"] = Json::array();
-  for (const auto& [backend, reason] : unusable_backends()) {
+  for (const auto& [backend, reason] : unusable_backends(selection)) {
     out["unusable"].push_back({{"backend", backend}, {"reason", reason}});
   }
   out["implementations"] = Json::array();
   for (const ImplementationInfo& info : implementations()) {
+    if (!selection.has(info.backend)) continue;
     out["implementations"].push_back(
         {{"name", info.name}, {"backend", name(info.backend)}, {"summary", info.summary}});
   }
   return out;
 }
 
-void print_build() {
+void print_build(const Selection& selection) {
   fmt::print("kronsparse {}, backends: {}\n\n", KRONSPARSE_VERSION, fmt::join(backend_names(), ", "));
   Table device_table({{"device"}, {"description"}});
-  for (const DeviceInfo& info : devices()) device_table.add_row({info.device.to_string(), info.description});
+  for (const DeviceInfo& info : devices()) {
+    if (selection.has(info.device)) device_table.add_row({info.device.to_string(), info.description});
+  }
   Table implementation_table({{"implementation"}, {"backend"}, {"summary"}});
   for (const ImplementationInfo& info : implementations()) {
+    if (!selection.has(info.backend)) continue;
     implementation_table.add_row({info.name, std::string(name(info.backend)), info.summary});
   }
   fmt::print("{}", device_table.render(stdout));
-  for (const auto& [backend, reason] : unusable_backends()) fmt::print("{}: {}\n", backend, reason);
+  for (const auto& [backend, reason] : unusable_backends(selection)) fmt::print("{}: {}\n", backend, reason);
   fmt::print("\n{}", implementation_table.render(stdout));
 }
 
@@ -115,10 +135,12 @@ void print_problem(const Problem& problem, const std::vector<Candidate>& list, D
 
 void run_info(const Options& options) {
   if (!options.has_problem) {
+    const Selection selection =
+        options.device.empty() ? Selection() : Selection(Device::parse(options.device));
     if (options.json) {
-      fmt::print("{}\n", build_as_json().dump(2));
+      fmt::print("{}\n", build_as_json(selection).dump(2));
     } else {
-      print_build();
+      print_build(selection);
     }
     return;
   }
@@ -144,7 +166,9 @@ void add_info_command(CLI::App& app, ExitCode& /*exit_code*/) {
       ->add_option("--problem", options->problem,
                    "List every candidate for this problem, its predicted cost or its refusal")
       ->type_name("PROBLEM");
-  command->add_option("--device", options->device, device_help);
+  command->add_option("--device", options->device,
+                      "With --problem, where to compute: cpu, cuda:0, ... (default: the best present);\n"
+                      "without, list only this device and its implementations");
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(R"(Examples:
   kronsparse info

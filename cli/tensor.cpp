@@ -190,11 +190,12 @@ void require_memory_for(const Problem& problem) {
   const double physical =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGE_SIZE));
   // Strides may make a matrix larger than its elements.
-  const double features = problem.layout == Layout::batch_first ? static_cast<double>(problem.batch) : 0;
-  const double rows_with_columns = features > 0 ? features : static_cast<double>(problem.pattern.cols());
-  const double rows_with_rows = features > 0 ? features : static_cast<double>(problem.pattern.rows());
-  const double strided = (rows_with_columns * static_cast<double>(problem.cols_stride) +
-                          rows_with_rows * static_cast<double>(problem.rows_stride)) *
+  const auto strided_elements = [&](std::int64_t features, std::int64_t stride) {
+    const std::int64_t rows = problem.layout == Layout::batch_first ? problem.batch : features;
+    return static_cast<double>(rows) * static_cast<double>(stride);
+  };
+  const double strided = (strided_elements(problem.pattern.cols(), problem.cols_stride) +
+                          strided_elements(problem.pattern.rows(), problem.rows_stride)) *
                          static_cast<double>(size_of(problem.dtype));
   const double needed = std::max(problem.bytes(), strided);
   if (needed > physical) {

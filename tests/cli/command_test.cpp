@@ -29,6 +29,9 @@ TEST_F(CommandTest, WrongUsageIsTwo) {
   for (const char* arguments :
        {"", "frobnicate", "info --frobnicate", "check", "bench", "check 'f32 batch_first B=1'",
         "check 'f32 batch_first B=1 1x2x0x4'", "check --seed x 'f32 batch_first B=1 1x1x1x1'",
+        "check --seed -1 'f32 batch_first B=1 1x1x1x1'", "bench --seed 1.5 'f32 batch_first B=1 1x1x1x1'",
+        "check --seed 18446744073709551616 'f32 batch_first B=1 1x1x1x1'",
+        "bench --min-time nan 'f32 batch_first B=1 1x1x1x1'", "info --device nonsense",
         "check --impl nonsense 'f32 batch_first B=1 1x1x1x1'",
         "check --device gpu 'f32 batch_first B=1 1x1x1x1'", "info --problem nonsense", "info --problem ''",
         "bench --runs 0 'f32 batch_first B=1 1x1x1x1'",
@@ -64,6 +67,7 @@ TEST_F(CommandTest, AMissingDeviceIsThree) {
   const std::string problem = " --device cuda:99 'f32 batch_first B=1 1x1x1x1'";
   for (const std::string& arguments :
        {"check" + problem, "bench" + problem, std::string("demo --quick --device cuda:99"),
+        std::string("info --device cuda:99"),
         std::string("info --device cuda:99 --problem 'f32 batch_first B=1 1x1x1x1'")}) {
     const CommandResult result = run(arguments);
     EXPECT_EQ(result.exit_code, 3) << arguments << "\n" << result.err;
@@ -111,6 +115,37 @@ TEST_F(CommandTest, InfoListsTheBuild) {
   EXPECT_EQ(json["backends"][0], "cpu");
   EXPECT_EQ(json["devices"][0]["device"], "cpu");
   EXPECT_GE(json["implementations"].size(), 1U);
+}
+
+TEST_F(CommandTest, InfoOfOneDevice) {
+  const CommandResult text = run("info --device cpu");
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_TRUE(contains(text.out, "reference"));
+  EXPECT_FALSE(contains(text.out, "cuda:"));
+  const Json json = Json::parse(run("info --json --device cpu").out);
+  ASSERT_EQ(json["devices"].size(), 1U);
+  EXPECT_EQ(json["devices"][0]["device"], "cpu");
+  EXPECT_GE(json["implementations"].size(), 1U);
+  for (const Json& item : json["implementations"]) EXPECT_EQ(item["backend"], "cpu");
+}
+
+TEST_F(CommandTest, NumbersAreTakenAsTheyStandOrRefused) {
+  const std::string problem = " 'f32 batch_first B=1 1x1x1x1'";
+  EXPECT_EQ(Json::parse(run("check --json --seed 18446744073709551615" + problem).out)["seed"],
+            std::uint64_t{18446744073709551615U});
+  const std::string allowed = "given, must be a whole number from 0 to 18446744073709551615";
+  for (const std::string wrong : {"-1", "18446744073709551616", "0x10", "''"}) {
+    EXPECT_TRUE(contains(run("check --seed=" + wrong + problem).err, allowed)) << wrong;
+  }
+  EXPECT_TRUE(
+      contains(run("bench --min-time nan" + problem).err, "'nan' given, must be a number from 0 to 3600"));
+}
+
+/// A batch of none takes no memory, however far apart its rows would be.
+TEST_F(CommandTest, StridesOfAnEmptyBatch) {
+  const CommandResult result = run(
+      "check 'f32 batch_first B=0 2x2x2x2 cols_stride=1152921504606846976 rows_stride=1152921504606846976'");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
 }
 
 /// A GPU where there is one, and the CPU everywhere.
