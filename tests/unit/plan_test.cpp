@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -128,6 +129,23 @@ TEST(Plan, OnePlanServesManyThreads) {
     for (std::thread& worker : workers) worker.join();
     for (std::size_t index = 0; index < threads; ++index)
       EXPECT_EQ(outputs[index], expected_row_sums(static_cast<float>(index))) << candidate.implementation;
+  }
+}
+
+// Their bytes exceed 63 bits in the arithmetic of a wider type: the sanitizer sees where they are computed.
+TEST(Plan, TheStrideOfOneRowOrNoneMayBeAnything) {
+  Problem empty = Problem::parse("f32 batch_first B=0 2x3x4x5");
+  empty.cols_stride = empty.rows_stride = std::numeric_limits<std::int64_t>::max();
+  Problem one = Problem::parse("f16 batch_first B=1 2x3x4x5");
+  one.cols_stride = one.rows_stride = (std::int64_t{1} << 62) - 1;
+  const std::vector<Half> x(40, Half(1.0F));
+  for (const Candidate& candidate : candidates(empty)) {
+    if (!candidate.refusal.empty()) continue;
+    EXPECT_NO_THROW(Plan(empty, counting(120).data(), {}, candidate.implementation).run({}));
+    const std::vector<Half> values(120, Half(0.5F));
+    std::vector<Half> y(30);
+    Plan(one, values.data(), {}, candidate.implementation).run({.x = x.data(), .y = y.data()});
+    for (const Half element : y) EXPECT_EQ(static_cast<float>(element), 2.0F) << candidate.implementation;
   }
 }
 

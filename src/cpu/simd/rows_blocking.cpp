@@ -16,7 +16,8 @@ template <class Real>
 bool RowsPart<Real>::rows_collide() const {
   const CpuInfo cpu = cpu_info();
   const auto way = static_cast<std::int64_t>(cpu.l1_bytes / cpu.l1_ways);
-  const std::int64_t stride = shape_.x_stride * static_cast<std::int64_t>(sizeof(Real));
+  // Of a stride only its place in a way matters; all of it in bytes may exceed 63 bits.
+  const std::int64_t stride = shape_.x_stride % way * static_cast<std::int64_t>(sizeof(Real));
   // Rows fall on as many different sets of cache lines as strides fit into a way before they repeat.
   const std::int64_t places = way / std::gcd(stride, way);
   // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): std::gcd always returns a value
@@ -51,14 +52,15 @@ void RowsPart<Real>::choose_blocks() {
   // Rows per task: what they touch of x and y should stay in L2, on no more
   // pages than the TLB holds, for every panel comes back to them.
   constexpr std::int64_t whole_tiles = 24;  // a multiple of every tile height
-  const auto pages = [](std::int64_t run_bytes, std::int64_t stride_bytes) {
-    constexpr double page = 4096;
-    const double stride = static_cast<double>(stride_bytes) / page;
-    return std::min(stride, static_cast<double>(run_bytes) / page + 1.0);
+  // In double: a stride of one row or none may be anything, and exceed 63 bits in bytes.
+  const auto pages = [](double run_reals, double stride_reals) {
+    constexpr double reals_per_page = 4096.0 / sizeof(Real);
+    return std::min(stride_reals / reals_per_page, run_reals / reals_per_page + 1.0);
   };
-  const std::int64_t x_run = depth_ * (in_place_ ? d_ : unit_width) * real;
-  const double row_pages = pages(x_run, in_place_ ? shape_.x_stride * real : x_run) +
-                           pages(widest_ * real, shape_.y_stride * shape_.unit * real);
+  const auto x_run = static_cast<double>(depth_ * (in_place_ ? d_ : unit_width));
+  const double row_pages = pages(x_run, in_place_ ? static_cast<double>(shape_.x_stride) : x_run) +
+                           pages(static_cast<double>(widest_),
+                                 static_cast<double>(shape_.y_stride) * static_cast<double>(shape_.unit));
   const std::int64_t row_bytes =
       (in_place_ ? block_group_ * d_ : unit_width) * (copy_depth_ + shape_.outs) * real;
   auto rows = std::min<std::int64_t>({l2 / 4 / row_bytes, static_cast<std::int64_t>(64 / row_pages), 240});
