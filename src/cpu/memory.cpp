@@ -1,6 +1,7 @@
 #include "cpu/memory.hpp"
 
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <new>
 
@@ -16,7 +17,10 @@ using Clock = std::chrono::steady_clock;
 constexpr std::align_val_t alignment{256};
 
 void* allocate(Device device, std::size_t bytes) {
+  // operator new rounds up to the alignment, which wraps to a small number beyond this.
+  constexpr std::size_t most = PTRDIFF_MAX - static_cast<std::size_t>(alignment);
   try {
+    if (bytes > most) throw std::bad_alloc();
     return ::operator new(bytes, alignment);
   } catch (const std::bad_alloc&) {
     throw Error(ErrorCode::out_of_memory,

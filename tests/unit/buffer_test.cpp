@@ -79,6 +79,9 @@ TEST(BufferTest, SaysWhenMemoryRunsOut) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "AddressSanitizer ends the process where new would throw";
 #endif
+  // One that wraps to nothing when it is rounded up to the alignment, and one that does not.
+  expect_error(ErrorCode::out_of_memory, "buffer: 18446744073709551615 bytes are more than cpu has left",
+               [] { Buffer buffer(std::numeric_limits<std::size_t>::max()); });
   constexpr std::size_t too_much = std::size_t{1} << 62;
   expect_error(ErrorCode::out_of_memory, "buffer: 4611686018427387904 bytes are more than cpu has left",
                [] { Buffer buffer(too_much); });

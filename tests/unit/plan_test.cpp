@@ -149,6 +149,26 @@ TEST(Plan, TheStrideOfOneRowOrNoneMayBeAnything) {
   }
 }
 
+// Values that no memory holds, with bytes that wrap to a small number or to none, fail before one is read.
+TEST(Plan, SizesThatWrapRunOutOfMemory) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "AddressSanitizer ends the process where new would throw";
+#endif
+  const double value = 1;
+  for (const char* text :
+       {"f64 batch_last B=2 288230376151711744x1x1x1", "f64 batch_last B=2 1x1x1x288230376151711744",
+        "f64 batch_first B=0 288230376151711744x1x1x1", "f32 batch_first B=0 1x1x1x288230376151711744",
+        "complex64 batch_first B=1 1x1x288230376151711744x1",
+        "complex128 batch_last B=1 1x288230376151711744x1x1"}) {
+    const Problem huge = Problem::parse(text);
+    for (const Candidate& candidate : candidates(huge)) {
+      if (!candidate.refusal.empty()) continue;
+      expect_error(ErrorCode::out_of_memory, "plan: memory ran out for " + std::string(text),
+                   [&] { Plan(huge, &value, {}, candidate.implementation); });
+    }
+  }
+}
+
 TEST(Plan, ColumnWindowsOfOneBufferAreApart) {
   // Each row of 70: 40 features of x, then 30 of y; and the other way round.
   Problem strided = problem;

@@ -31,7 +31,7 @@ class ColumnsExecutor final : public Executor {
         slice_(kernels.column_panel * kernels.lanes),
         k_panels_((shape_.outs + tile_rows_ - 1) / tile_rows_) {
     choose_blocks();
-    packed_size_ = static_cast<std::size_t>(shape_.a * shape_.d * k_panels_ * depth_ * tile_rows_);
+    packed_size_ = count_of({shape_.a, shape_.d, k_panels_, depth_, tile_rows_});
     packed_ = make_aligned<Real>(packed_size_);
     reserve_scratch(scratch_bytes(), threads_for(seconds_alone_));
   }

@@ -37,6 +37,8 @@ template <class T>
 using AlignedArray = std::unique_ptr<T[], AlignedDelete>;
 template <class T>
 [[nodiscard]] AlignedArray<T> make_aligned(std::size_t count) {
+  // Beyond this, the bytes or what operator new rounds them up to would wrap to a small number.
+  if (count > (PTRDIFF_MAX - cache_line) / sizeof(T)) throw std::bad_alloc();
   return AlignedArray<T>(static_cast<T*>(::operator new (count * sizeof(T), std::align_val_t{cache_line})));
 }
 

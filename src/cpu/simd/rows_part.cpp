@@ -24,7 +24,7 @@ RowsPart<Real>::RowsPart(const Problem& problem, const KernelSet<Real>& kernels,
                         full_ ? kernels.widest_full : kernels.widest_panel)),
       widest_(static_cast<std::int64_t>(full_ ? kernels.widest_full : kernels.widest_panel) * kernels.lanes) {
   choose_blocks();
-  packed_size_ = static_cast<std::size_t>(shape_.a * packed_width(panels_, kernels.lanes) * depth_);
+  packed_size_ = count_of({shape_.a, packed_width(panels_, kernels.lanes), depth_});
   packed_ = make_aligned<Real>(packed_size_);
 }
 

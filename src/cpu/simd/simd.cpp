@@ -3,11 +3,13 @@
 
 #include "cpu/simd/simd.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "cpu/cpu_info.hpp"
 #include "cpu/simd/cost.hpp"
 #include "cpu/simd/drivers.hpp"
+#include "cpu/simd/weights.hpp"
 #include "cpu/threads.hpp"
 
 namespace kronsparse {
@@ -27,6 +29,10 @@ namespace {
 
 template <class Real>
 std::unique_ptr<Executor> make_with(Problem problem, const KernelSet<Real>& kernels) {
+  // Far beyond any memory, and near enough to 63 bits for sizes computed of it to overflow: packing
+  // fills up vectors or tiles, and writes a complex value as four reals.
+  const std::int64_t most_padding = std::max(kernels.lanes, max_tile_rows);
+  static_cast<void>(count_of({problem.pattern.nnz(), 4, most_padding, sizeof(Real)}));
   if (problem.operation != Operation::gradient && problem.layout == Layout::batch_last &&
       problem.batch == 1 && problem.x_stride() == 1 && problem.y_stride() == 1) {
     // One column without gaps is also one row.

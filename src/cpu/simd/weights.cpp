@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <complex>
+#include <new>
 
+#include "core/checked.hpp"
 #include "cpu/threads.hpp"
 
 namespace kronsparse::simd {
@@ -33,6 +35,12 @@ static_assert(static_cast<int>(Act::none) == static_cast<int>(Activation::none) 
               static_cast<int>(Act::gelu) == static_cast<int>(Activation::gelu) &&
               static_cast<int>(Act::gelu_tanh) == static_cast<int>(Activation::gelu_tanh) &&
               static_cast<int>(Act::silu) == static_cast<int>(Activation::silu));
+
+std::size_t count_of(std::initializer_list<std::int64_t> sizes) {
+  const std::optional<std::int64_t> count = checked_product(sizes);
+  if (!count) throw std::bad_alloc();
+  return static_cast<std::size_t>(*count);
+}
 
 std::size_t element_bytes(const Problem& problem) { return size_of(problem.dtype); }
 

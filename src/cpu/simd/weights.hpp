@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "cpu/simd/kernel_set.hpp"
@@ -32,6 +33,9 @@ struct Shape {
   Layout layout;
 };
 [[nodiscard]] Shape shape_of(const Problem& problem);
+
+/// The product of sizes as a number of elements to allocate; std::bad_alloc where it exceeds 63 bits.
+[[nodiscard]] std::size_t count_of(std::initializer_list<std::int64_t> sizes);
 
 /// Bytes of one stored element.
 [[nodiscard]] std::size_t element_bytes(const Problem& problem);
