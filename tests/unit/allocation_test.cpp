@@ -1,4 +1,4 @@
-// A run that is repeated allocates nothing.
+// A run that is repeated allocates nothing, and a plan no more than it says.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -13,9 +13,11 @@
 namespace {
 
 std::atomic<long> allocations{0};
+std::atomic<std::size_t> bytes_allocated{0};
 
 void* counted_or_null(std::size_t size, std::size_t alignment) noexcept {
   ++allocations;
+  bytes_allocated += size;
   const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
   return std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
 }
@@ -78,6 +80,30 @@ TEST(Allocation, RepeatedRunsAllocateNothing) {
         EXPECT_EQ(allocations, before) << candidate.implementation << ": " << problem.to_string();
       }
     }
+}
+
+TEST(Allocation, PackedBytesAreWhatAPlanAllocates) {
+  // With one term a sum, a table of the parts of the work would be larger than the weights.
+  for (const char* text :
+       {"f32 batch_first B=1 1x1x1x8000000", "f32 batch_first B=1 1x1x1x8000003",
+        "f64 batch_first B=1 1x4000000x1x1", "transposed f32 batch_first B=1 1x1x1x8000000",
+        "gradient f32 batch_first B=1 1x1x1x8000000", "f32 batch_last B=8 1x1x1x1000000"}) {
+    const Problem problem = Problem::parse(text);
+    const std::vector<double> values(8'000'003);
+    const bool is_gradient = problem.operation == Operation::gradient;
+    const void* const given = is_gradient ? nullptr : values.data();
+    for (const Candidate& candidate : candidates(problem)) {
+      if (!candidate.refusal.empty()) continue;
+      // The second plan finds the threads' scratch memory.
+      const Plan first(problem, given, {}, candidate.implementation);
+      const std::size_t before = bytes_allocated;
+      const Plan plan(problem, given, {}, candidate.implementation);
+      const std::size_t grown = bytes_allocated - before;
+      constexpr std::size_t small_change = 16384;
+      EXPECT_LE(grown, plan.packed_bytes() + small_change) << candidate.implementation << ": " << text;
+      EXPECT_LE(plan.packed_bytes(), grown) << candidate.implementation << ": " << text;
+    }
+  }
 }
 
 }  // namespace

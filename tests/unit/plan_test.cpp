@@ -158,6 +158,8 @@ TEST(Plan, SizesThatWrapRunOutOfMemory) {
   for (const char* text :
        {"f64 batch_last B=2 288230376151711744x1x1x1", "f64 batch_last B=2 1x1x1x288230376151711744",
         "f64 batch_first B=0 288230376151711744x1x1x1", "f32 batch_first B=0 1x1x1x288230376151711744",
+        // Too large for any memory, not for numbers; nor may a table of its parts fill what there is.
+        "f32 batch_first B=1 1x1x1x1125899906842624", "f64 batch_first B=1 1125899906842624x1x1x1",
         "complex64 batch_first B=1 1x1x288230376151711744x1",
         "complex128 batch_last B=1 1x288230376151711744x1x1"}) {
     const Problem huge = Problem::parse(text);

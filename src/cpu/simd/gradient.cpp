@@ -27,8 +27,7 @@ class GradientExecutor final : public Executor {
         g_stride_(problem.rows_stride != 0                ? problem.rows_stride
                   : problem.layout == Layout::batch_first ? problem.pattern.rows()
                                                           : problem.batch),
-        segments_(segments_of(d_, kernels.lanes)),
-        panels_(panels_of(segments_, shape_.depth, kernels.lanes, kernels.widest_panel)) {
+        panels_(segments_of(d_, kernels.lanes), shape_.depth, kernels.lanes, kernels.widest_panel) {
     choose_blocks();
     reserve_scratch(scratch_bytes(), threads_for(seconds_alone_));
   }
@@ -38,12 +37,12 @@ class GradientExecutor final : public Executor {
 
   void run(const Operands& operands) const override {
     const std::int64_t ranges = (shape_.outs + k_range_ - 1) / k_range_;
-    const auto units = static_cast<std::int64_t>(units_.size());
+    const std::int64_t units = unit_count_;
     const std::int64_t tasks = shape_.a * units * ranges;
     const auto run_range = [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
       for (std::int64_t task = first; task < last; ++task) {
         const std::int64_t k = task % ranges * k_range_;
-        const Unit& unit = units_[static_cast<std::size_t>(task / ranges % units)];
+        const Unit unit = unit_at(task / ranges % units);
         run_unit(operands, unit, task / ranges / units, k, std::min(k_range_, shape_.outs - k), scratch);
       }
     };
@@ -53,10 +52,14 @@ class GradientExecutor final : public Executor {
  private:
   /// Some panels of one segment.
   struct Unit {
-    std::size_t first_panel;
-    std::size_t last_panel;
+    std::int64_t first_panel;
+    std::int64_t last_panel;
   };
 
+  [[nodiscard]] static std::int64_t units_per_segment(const Panels::Group& group) {
+    return (group.panels_per_segment + gradient_panels_per_unit - 1) / gradient_panels_per_unit;
+  }
+  [[nodiscard]] Unit unit_at(std::int64_t index) const;
   void choose_blocks();
   [[nodiscard]] std::int64_t terms() const { return sample_block_ * shape_.unit; }
   /// Reals that read() widens at once: one sample's group, or a block of samples of one feature.
@@ -89,13 +92,24 @@ class GradientExecutor final : public Executor {
   Shape shape_;
   std::int64_t d_;  ///< reals
   std::int64_t g_stride_;
-  std::vector<Segment> segments_;
-  std::vector<Panel> panels_;
-  std::vector<Unit> units_;
+  Panels panels_;
+  std::int64_t unit_count_ = 0;
   std::int64_t unit_lanes_ = 0;
   std::int64_t k_range_ = 0;
   std::int64_t sample_block_ = 0;
 };
+
+template <class Real>
+auto GradientExecutor<Real>::unit_at(std::int64_t index) const -> Unit {
+  auto group = panels_.groups().begin();
+  for (std::int64_t units = 0; index >= (units = units_per_segment(*group) * group->segments.count); ++group)
+    index -= units;
+  const std::int64_t segment = index / units_per_segment(*group);
+  const std::int64_t within = index - segment * units_per_segment(*group);
+  const std::int64_t segment_first = group->first_panel + segment * group->panels_per_segment;
+  const std::int64_t first = segment_first + within * gradient_panels_per_unit;
+  return {first, std::min(first + gradient_panels_per_unit, segment_first + group->panels_per_segment)};
+}
 
 template <class Real>
 void GradientExecutor<Real>::choose_blocks() {
@@ -104,19 +118,18 @@ void GradientExecutor<Real>::choose_blocks() {
   // The order of a sum must not depend on the number of threads, so the block
   // of samples is fixed: short enough for both copies to stay in L2.
   sample_block_ = std::clamp<std::int64_t>(shape_.batch, 1, gradient_sample_block);
-  for (std::size_t p = 0; p < panels_.size();) {
-    std::size_t end = p + 1;
-    while (end < panels_.size() && end < p + gradient_panels_per_unit &&
-           panels_[end].segment == panels_[p].segment)
-      ++end;
-    units_.push_back({p, end});
-    const Panel& last = panels_[end - 1];
-    unit_lanes_ = std::max(unit_lanes_, last.offset + last.vectors * kernels_.lanes - panels_[p].offset);
-    p = end;
+  for (const Panels::Group& group : panels_.groups()) {
+    for (std::int64_t unit = 0; unit < units_per_segment(group); ++unit) {
+      const auto [first_panel, last_panel] = unit_at(unit_count_ + unit);
+      const Panel last = panels_[last_panel - 1];
+      const std::int64_t end = last.offset + static_cast<std::int64_t>(last.vectors) * kernels_.lanes;
+      unit_lanes_ = std::max(unit_lanes_, end - panels_[first_panel].offset);
+    }
+    unit_count_ += units_per_segment(group) * group.segments.count;
   }
   k_range_ =
       std::max<std::int64_t>(max_tile_rows, l2 / 4 / ((unit_lanes_ + terms() * kernels_.lanes) * real));
-  const std::int64_t tasks = shape_.a * static_cast<std::int64_t>(units_.size());
+  const std::int64_t tasks = shape_.a * unit_count_;
   const std::int64_t wanted = (4 * threads_for(seconds_alone_) + tasks - 1) / tasks;
   k_range_ = std::min(k_range_, std::max<std::int64_t>(max_tile_rows, shape_.outs / wanted));
   k_range_ = even_block(shape_.outs, k_range_, max_tile_rows);
@@ -146,7 +159,7 @@ void GradientExecutor<Real>::read(const void* matrix, std::int64_t stride, std::
 template <class Real>
 void GradientExecutor<Real>::copy_x(const void* x, const Panel& panel, std::int64_t i, std::int64_t first,
                                     std::int64_t samples, Real* run, Real* out) const {
-  const Segment& segment = segments_[static_cast<std::size_t>(panel.segment)];
+  const Segment& segment = panel.segment;
   const int u = shape_.unit;
   const int group = segment.width;
   const int lanes = kernels_.lanes;
@@ -221,20 +234,20 @@ void GradientExecutor<Real>::run_unit(const Operands& operands, const Unit& unit
   Real* g_copy = x_copy + terms() * unit_lanes_;
   Real* run = g_copy + terms() * k_range_ * kernels_.lanes;
   const int u = shape_.unit;
-  const Segment& segment = segments_[static_cast<std::size_t>(panels_[unit.first_panel].segment)];
+  const Segment segment = panels_[unit.first_panel].segment;
   const int group = segment.width;
   const std::int64_t unit_offset = panels_[unit.first_panel].offset;
 
   for (std::int64_t first = 0; first < shape_.batch; first += sample_block_) {
     const std::int64_t samples = std::min(sample_block_, shape_.batch - first);
     const std::int64_t depth = samples * u;
-    for (std::size_t p = unit.first_panel; p < unit.last_panel; ++p) {
+    for (std::int64_t p = unit.first_panel; p < unit.last_panel; ++p) {
       copy_x(operands.x, panels_[p], i, first, samples, run,
              x_copy + (panels_[p].offset - unit_offset) * depth);
     }
     copy_g(operands.g, segment, i, k, k_count, first, samples, run, g_copy);
-    for (std::size_t p = unit.first_panel; p < unit.last_panel; ++p) {
-      const Panel& panel = panels_[p];
+    for (std::int64_t p = unit.first_panel; p < unit.last_panel; ++p) {
+      const Panel panel = panels_[p];
       const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
       const int tile_rows = group == kernels_.lanes ? full_tile_rows : kernels_.tile_rows[panel.vectors - 1];
       Real* panel_sums = sums + (panel.offset - unit_offset) * k_range_;
@@ -257,8 +270,8 @@ void GradientExecutor<Real>::run_unit(const Operands& operands, const Unit& unit
   }
 
   const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_)) / u;
-  for (std::size_t p = unit.first_panel; p < unit.last_panel; ++p) {
-    const Panel& panel = panels_[p];
+  for (std::int64_t p = unit.first_panel; p < unit.last_panel; ++p) {
+    const Panel panel = panels_[p];
     FinishArgs<Real> finish{};
     finish.tile = sums + (panel.offset - unit_offset) * k_range_;
     finish.rows = static_cast<int>(k_count);

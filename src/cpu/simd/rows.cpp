@@ -16,13 +16,10 @@ class RowsExecutor final : public Executor {
  public:
   RowsExecutor(const Problem& problem, const KernelSet<Real>& kernels)
       : seconds_alone_(seconds_alone(problem, kernels)) {
-    std::vector<Segment> full = segments_of(problem.pattern.d * shape_of(problem).unit, kernels.lanes);
-    const auto middle =
-        std::find_if(full.begin(), full.end(), [&](const Segment& s) { return s.width < kernels.lanes; });
-    std::vector<Segment> narrow(middle, full.end());
-    full.erase(middle, full.end());
-    if (!full.empty()) parts_.emplace_back(problem, kernels, std::move(full));
-    if (!narrow.empty()) parts_.emplace_back(problem, kernels, std::move(narrow));
+    const std::vector<Segments> all = segments_of(problem.pattern.d * shape_of(problem).unit, kernels.lanes);
+    const auto middle = all.begin() + (all.front().width == kernels.lanes ? 1 : 0);
+    if (middle != all.begin()) parts_.emplace_back(problem, kernels, std::vector(all.begin(), middle));
+    if (middle != all.end()) parts_.emplace_back(problem, kernels, std::vector(middle, all.end()));
     for (const auto& part : parts_) scratch_bytes_ = std::max(scratch_bytes_, part.scratch_bytes());
     reserve_scratch(scratch_bytes_, threads_for(seconds_alone_));
   }

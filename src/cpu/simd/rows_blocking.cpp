@@ -26,7 +26,7 @@ bool RowsPart<Real>::rows_collide() const {
 }
 
 template <class Real>
-void RowsPart<Real>::choose_blocks() {
+void RowsPart<Real>::choose_blocks(const std::vector<Segments>& segments) {
   const CpuInfo cpu = cpu_info();
   const std::int64_t real = sizeof(Real);
   const auto l1 = static_cast<std::int64_t>(cpu.l1_bytes);
@@ -34,11 +34,11 @@ void RowsPart<Real>::choose_blocks() {
 
   // A panel is used by one tile of rows after the other: it and what a tile
   // reads of x should stay in L1 together.
-  const std::int64_t per_term = widest_ + (full_ ? full_tile_rows : max_tile_rows) * segments_.front().width;
+  const std::int64_t per_term = widest_ + (full_ ? full_tile_rows : max_tile_rows) * segments.front().width;
   depth_block_ = even_block(depth_, std::max<std::int64_t>(32, l1 / (per_term * real)), 2);
 
-  choose_units();
-  const std::int64_t unit_width = units_.front().width;
+  choose_units(segments);
+  const std::int64_t unit_width = units_.width;
   copy_depth_ = depth_;
   if (!in_place_ && max_tile_rows * depth_ * unit_width * real > l2) {
     // A tile's worth of rows does not fit: copy part of the depth at a time.
@@ -46,7 +46,7 @@ void RowsPart<Real>::choose_blocks() {
   }
 
   // Blocks i together as long as their weights stay in L2: neighbours in X rows.
-  const std::int64_t block_bytes = packed_width(panels_, kernels_.lanes) * depth_ * real;
+  const std::int64_t block_bytes = panels_.packed_width() * depth_ * real;
   block_group_ = even_block(shape_.a, std::max<std::int64_t>(1, l2 / 4 / block_bytes), 1);
 
   // Rows per task: what they touch of x and y should stay in L2, on no more
@@ -66,7 +66,7 @@ void RowsPart<Real>::choose_blocks() {
   auto rows = std::min<std::int64_t>({l2 / 4 / row_bytes, static_cast<std::int64_t>(64 / row_pages), 240});
   rows = std::max(rows, copy_depth_ < depth_ ? max_tile_rows : whole_tiles);
   const std::int64_t threads = threads_for(seconds_alone(problem_, kernels_));
-  const std::int64_t others = block_groups() * static_cast<std::int64_t>(units_.size());
+  const std::int64_t others = block_groups() * units_.count;
   rows = std::min(rows, std::max(whole_tiles, shape_.batch * others / (8 * threads)));
   row_block_ = even_block(std::max<std::int64_t>(shape_.batch, 1), rows,
                           rows >= whole_tiles ? whole_tiles : max_tile_rows);
@@ -75,57 +75,55 @@ void RowsPart<Real>::choose_blocks() {
   const auto too_few = [&] { return threads > 1 && tasks() < 2 * threads; };
   if (too_few()) block_group_ = 1;
   const std::int64_t parts = too_few() ? (4 * threads + tasks() - 1) / std::max<std::int64_t>(tasks(), 1) : 1;
-  std::int64_t most_panels = 1;
-  std::vector<Unit> units;
-  for (const Unit& unit : units_) {
-    const auto count = static_cast<std::int64_t>(unit.last_panel - unit.first_panel);
-    std::int64_t per_unit = (count + parts - 1) / parts;
-    if (copy_depth_ < depth_) {
-      per_unit = std::clamp<std::int64_t>(l2 / 4 / (row_block_ * widest_ * real), 1, per_unit);
-    }
-    most_panels = std::max(most_panels, per_unit);
-    for (std::int64_t first = 0; first < count; first += per_unit) {
-      Unit part = unit;
-      part.first_panel = unit.first_panel + static_cast<std::size_t>(first);
-      part.last_panel = unit.first_panel + static_cast<std::size_t>(std::min(first + per_unit, count));
-      units.push_back(part);
-    }
+  std::int64_t per_task = (units_.per_copy + parts - 1) / parts;
+  if (copy_depth_ < depth_) {
+    per_task = std::clamp<std::int64_t>(l2 / 4 / (row_block_ * widest_ * real), 1, per_task);
   }
-  units_ = std::move(units);
+  units_.set_per_task(per_task);
 
   // One cache line more than a row needs: rows a power of two apart would collide in L1.
   copy_row_ = copy_depth_ * unit_width + static_cast<std::int64_t>(cache_line) / real;
   const std::int64_t padded_rows = (row_block_ + full_tile_rows - 1) / full_tile_rows * full_tile_rows;
   copy_size_ = in_place_ ? 0 : full_ ? padded_rows * copy_depth_ * unit_width : row_block_ * copy_row_;
   if (copy_depth_ < depth_) {
-    sums_size_ = row_block_ * widest_ * most_panels;
+    sums_size_ = row_block_ * widest_ * units_.per_task;
   } else if (depth_block_ < depth_) {
     sums_size_ = row_block_ * widest_;
   }
   stream_ = writes_around_caches(problem_);
 }
 
+template <class Real>
+void RowsPart<Real>::Units::set_per_task(std::int64_t panels_of_task) {
+  const auto tasks_of = [=](std::int64_t some) { return (some + panels_of_task - 1) / panels_of_task; };
+  per_task = panels_of_task;
+  tasks_per_copy = tasks_of(per_copy);
+  count = panels / per_copy * tasks_per_copy + tasks_of(panels % per_copy);
+}
+
 /// Units by segments: all narrow ones together; of the full ones as many as
 /// leave room in half of L2 for a good number of rows.
 template <class Real>
-void RowsPart<Real>::choose_units() {
-  const std::int64_t l2 = static_cast<std::int64_t>(cpu_info().l2_bytes);
-  constexpr std::int64_t good_rows = 24;
-  const std::int64_t budget = l2 / 2 / (good_rows * depth_ * static_cast<std::int64_t>(sizeof(Real)));
-  for (std::size_t p = 0; p < panels_.size(); ++p) {
-    const Segment& segment = segments_[static_cast<std::size_t>(panels_[p].segment)];
-    const std::int64_t end = segment.first + segment.width;
-    const bool fits = !units_.empty() && (!full_ || end - units_.back().first_j <=
-                                                        std::max<std::int64_t>(budget, kernels_.lanes));
-    if (!fits) units_.push_back({segment.first, 0, p, p});
-    units_.back().width = end - units_.back().first_j;
-    units_.back().last_panel = p + 1;
+void RowsPart<Real>::choose_units(const std::vector<Segments>& segments) {
+  const Segments& last = segments.back();
+  units_.first_j = segments.front().first;
+  units_.end_j = last.first + last.width * last.count;
+  units_.width = units_.end_j - units_.first_j;
+  units_.panels = units_.per_copy = panels_.size();
+  if (full_) {
+    const std::int64_t l2 = static_cast<std::int64_t>(cpu_info().l2_bytes);
+    constexpr std::int64_t good_rows = 24;
+    const std::int64_t budget = l2 / 2 / (good_rows * depth_ * static_cast<std::int64_t>(sizeof(Real)));
+    const std::int64_t count = std::clamp<std::int64_t>(budget / kernels_.lanes, 1, last.count);
+    units_.width = count * kernels_.lanes;
+    units_.per_copy = count * panels_.groups().front().panels_per_segment;
   }
+  units_.set_per_task(units_.per_copy);
 }
 
 template bool RowsPart<float>::rows_collide() const;
 template bool RowsPart<double>::rows_collide() const;
-template void RowsPart<float>::choose_blocks();
-template void RowsPart<double>::choose_blocks();
+template void RowsPart<float>::choose_blocks(const std::vector<Segments>&);
+template void RowsPart<double>::choose_blocks(const std::vector<Segments>&);
 
 }  // namespace kronsparse::simd

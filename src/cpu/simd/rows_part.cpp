@@ -10,7 +10,7 @@ namespace kronsparse::simd {
 
 template <class Real>
 RowsPart<Real>::RowsPart(const Problem& problem, const KernelSet<Real>& kernels,
-                         std::vector<Segment> segments)
+                         const std::vector<Segments>& segments)
     : problem_(problem),
       kernels_(kernels),
       shape_(shape_of(problem)),
@@ -19,20 +19,31 @@ RowsPart<Real>::RowsPart(const Problem& problem, const KernelSet<Real>& kernels,
       full_(segments.front().width == kernels.lanes),
       in_place_(!full_ && shape_.storage == Storage::same && shape_.layout == Layout::batch_first &&
                 !rows_collide()),
-      segments_(std::move(segments)),
-      panels_(panels_of(segments_, shape_.outs, kernels.lanes,
-                        full_ ? kernels.widest_full : kernels.widest_panel)),
+      panels_(segments, shape_.outs, kernels.lanes, full_ ? kernels.widest_full : kernels.widest_panel),
       widest_(static_cast<std::int64_t>(full_ ? kernels.widest_full : kernels.widest_panel) * kernels.lanes) {
-  choose_blocks();
-  packed_size_ = count_of({shape_.a, packed_width(panels_, kernels.lanes), depth_});
+  choose_blocks(segments);
+  packed_size_ = count_of({shape_.a, panels_.packed_width(), depth_});
   packed_ = make_aligned<Real>(packed_size_);
 }
 
 template <class Real>
+auto RowsPart<Real>::Units::operator[](std::int64_t index) const -> Unit {
+  const std::int64_t copy = index / tasks_per_copy;
+  const std::int64_t copy_first = copy * per_copy;
+  const std::int64_t copy_last = std::min(copy_first + per_copy, panels);
+  Unit unit{};
+  unit.first_j = first_j + copy * width;
+  unit.width = std::min(width, end_j - unit.first_j);
+  unit.first_panel = copy_first + (index - copy * tasks_per_copy) * per_task;
+  unit.last_panel = std::min(unit.first_panel + per_task, copy_last);
+  return unit;
+}
+
+template <class Real>
 auto RowsPart<Real>::task_at(std::int64_t index) const -> Task {
-  const auto units = static_cast<std::int64_t>(units_.size());
+  const std::int64_t units = units_.count;
   Task task{};
-  task.unit = &units_[static_cast<std::size_t>(index % units)];
+  task.unit = units_[index % units];
   task.first_row = index / units % row_blocks() * row_block_;
   task.rows = std::min(row_block_, shape_.batch - task.first_row);
   task.first_block = index / units / row_blocks() * block_group_;
@@ -61,7 +72,7 @@ void RowsPart<Real>::run(const Operands& operands, std::int64_t first_task, std:
       const Task next = task_at(index + 1);
       const bool new_rows = next.first_row != task.first_row || next.first_block != task.first_block;
       if (new_rows) prefetch = prefetch_of(operands, next);
-      const auto panels = static_cast<std::int64_t>(task.unit->last_panel - task.unit->first_panel);
+      const std::int64_t panels = task.unit.last_panel - task.unit.first_panel;
       const std::int64_t height = full_ ? full_tile_rows : max_tile_rows;
       const std::int64_t tiles =
           (task.rows + height - 1) / height * panels * (task.last_block - task.first_block);
@@ -79,15 +90,16 @@ void RowsPart<Real>::run_block(const Operands& operands, const Task& task, std::
   Real* sums = reinterpret_cast<Real*>(scratch);
   Real* copy = sums + sums_size_;
   const auto source_for = [&](const Panel& panel, std::int64_t terms) {
-    return source_of(operands.x, task, i, segments_[static_cast<std::size_t>(panel.segment)], terms, copy);
+    return source_of(operands.x, task, i, panel.segment, terms, copy);
   };
   if (copy_depth_ == depth_) {
     if (!in_place_) copy_x(operands.x, task, i, {0, depth_}, copy);
-    for (std::size_t p = task.unit->first_panel; p < task.unit->last_panel; ++p) {
-      const Source source = source_for(panels_[p], depth_);
+    for (std::int64_t p = task.unit.first_panel; p < task.unit.last_panel; ++p) {
+      const Panel panel = panels_[p];
+      const Source source = source_for(panel, depth_);
       for (std::int64_t t = 0; t < depth_; t += depth_block_) {
         const Depth depth{t, std::min(t + depth_block_, depth_)};
-        run_panel(operands, task, panels_[p], source, 0, depth, i, sums, prefetch);
+        run_panel(operands, task, panel, source, 0, depth, i, sums, prefetch);
       }
     }
     return;
@@ -97,9 +109,10 @@ void RowsPart<Real>::run_block(const Operands& operands, const Task& task, std::
     const Depth depth{t, std::min(t + copy_depth_, depth_)};
     copy_x(operands.x, task, i, depth, copy);
     Real* panel_sums = sums;
-    for (std::size_t p = task.unit->first_panel; p < task.unit->last_panel; ++p) {
-      const Source source = source_for(panels_[p], depth.last - depth.first);
-      run_panel(operands, task, panels_[p], source, t, depth, i, panel_sums, prefetch);
+    for (std::int64_t p = task.unit.first_panel; p < task.unit.last_panel; ++p) {
+      const Panel panel = panels_[p];
+      const Source source = source_for(panel, depth.last - depth.first);
+      run_panel(operands, task, panel, source, t, depth, i, panel_sums, prefetch);
       panel_sums += row_block_ * widest_;
     }
   }
@@ -109,7 +122,7 @@ void RowsPart<Real>::run_block(const Operands& operands, const Task& task, std::
 /// narrow ones as [row][term][unit's width], rows copy_row_ apart.
 template <class Real>
 void RowsPart<Real>::copy_x(const void* x, const Task& task, std::int64_t i, Depth depth, Real* copy) const {
-  const Unit& unit = *task.unit;
+  const Unit& unit = task.unit;
   const int lanes = kernels_.lanes;
   const std::int64_t terms = depth.last - depth.first;
   const std::int64_t padded_rows = (task.rows + full_tile_rows - 1) / full_tile_rows * full_tile_rows;
@@ -186,8 +199,8 @@ auto RowsPart<Real>::source_of(const void* x, const Task& task, std::int64_t i, 
         static_cast<const Real*>(x) + task.first_row * shape_.x_stride + i * depth_ * d_ + segment.first;
     return {first, 0, shape_.x_stride, d_};
   }
-  const std::int64_t within = segment.first - task.unit->first_j;
-  if (!full_) return {copy + within, 0, copy_row_, task.unit->width};
+  const std::int64_t within = segment.first - task.unit.first_j;
+  if (!full_) return {copy + within, 0, copy_row_, task.unit.width};
   const int lanes = kernels_.lanes;
   const std::int64_t padded_rows = (task.rows + full_tile_rows - 1) / full_tile_rows * full_tile_rows;
   return {copy + within * padded_rows * terms, terms * full_tile_rows * lanes, lanes, full_tile_rows * lanes};
@@ -195,7 +208,7 @@ auto RowsPart<Real>::source_of(const void* x, const Task& task, std::int64_t i, 
 
 template <class Real>
 void RowsPart<Real>::gather_bias(const void* bias, const Panel& panel, std::int64_t i, Real* gathered) const {
-  const Segment& segment = segments_[static_cast<std::size_t>(panel.segment)];
+  const Segment& segment = panel.segment;
   const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_)) / shape_.unit;
   const auto* block = static_cast<const std::byte*>(bias) + i * shape_.outs * d_ * bytes;
   for (int f = 0; f < panel.vectors * kernels_.lanes; ++f) {
@@ -211,7 +224,7 @@ template <class Real>
 void RowsPart<Real>::run_panel(const Operands& operands, const Task& task, const Panel& panel,
                                const Source& source, std::int64_t source_first, Depth depth, std::int64_t i,
                                Real* sums, Prefetch& prefetch) const {
-  const Segment& segment = segments_[static_cast<std::size_t>(panel.segment)];
+  const Segment& segment = panel.segment;
   const int lanes = kernels_.lanes;
   const int group = segment.width;
   const int width = panel.vectors * lanes;
@@ -249,7 +262,7 @@ void RowsPart<Real>::run_panel(const Operands& operands, const Task& task, const
   args.depth = depth.last - depth.first;
   args.a_row_stride = source.row_stride;
   args.a_step = source.step;
-  args.b = packed_.get() + (i * packed_width(panels_, lanes) + panel.offset) * depth_ + depth.first * width;
+  args.b = packed_.get() + (i * panels_.packed_width() + panel.offset) * depth_ + depth.first * width;
   args.init_row_stride = first ? 0 : width;
   args.next_x = prefetch.rows > 0 ? &prefetch : nullptr;
   args.out_row_stride = direct ? row_stride : width;

@@ -24,18 +24,16 @@ namespace kronsparse::simd {
 template <class Real>
 class RowsPart {
  public:
-  RowsPart(const Problem& problem, const KernelSet<Real>& kernels, std::vector<Segment> segments);
+  RowsPart(const Problem& problem, const KernelSet<Real>& kernels, const std::vector<Segments>& segments);
 
   void set_values(const void* values) {
-    pack_rows(problem_, shape_, segments_, panels_, kernels_.lanes, values, packed_.get());
+    pack_rows(problem_, shape_, panels_, kernels_.lanes, values, packed_.get());
   }
   [[nodiscard]] std::size_t packed_bytes() const { return packed_size_ * sizeof(Real); }
   [[nodiscard]] std::size_t scratch_bytes() const {
     return static_cast<std::size_t>(copy_size_ + sums_size_) * sizeof(Real);
   }
-  [[nodiscard]] std::int64_t tasks() const {
-    return block_groups() * row_blocks() * static_cast<std::int64_t>(units_.size());
-  }
+  [[nodiscard]] std::int64_t tasks() const { return block_groups() * row_blocks() * units_.count; }
   void run(const Operands& operands, std::int64_t first_task, std::int64_t last_task,
            std::byte* scratch) const;
 
@@ -44,11 +42,25 @@ class RowsPart {
   struct Unit {
     std::int64_t first_j;  ///< reals
     std::int64_t width;    ///< reals
-    std::size_t first_panel;
-    std::size_t last_panel;
+    std::int64_t first_panel;
+    std::int64_t last_panel;
+  };
+  /// All units: the same number of segments each, but for the last, and of those the same number of panels.
+  struct Units {
+    std::int64_t first_j = 0;   ///< of all segments
+    std::int64_t end_j = 0;     ///< of all segments
+    std::int64_t width = 0;     ///< reals of a unit
+    std::int64_t panels = 0;    ///< of all segments
+    std::int64_t per_copy = 0;  ///< panels of the segments copied together
+    std::int64_t per_task = 0;  ///< panels that a task takes of them
+    std::int64_t tasks_per_copy = 0;
+    std::int64_t count = 0;
+
+    void set_per_task(std::int64_t panels_of_task);
+    [[nodiscard]] Unit operator[](std::int64_t index) const;
   };
   struct Task {
-    const Unit* unit;
+    Unit unit;
     std::int64_t first_block;  ///< blocks i
     std::int64_t last_block;
     std::int64_t first_row;
@@ -69,8 +81,8 @@ class RowsPart {
 
   /// Whether the rows of a tile, as far apart as in X, would push each other out of L1.
   [[nodiscard]] bool rows_collide() const;
-  void choose_blocks();
-  void choose_units();
+  void choose_blocks(const std::vector<Segments>& segments);
+  void choose_units(const std::vector<Segments>& segments);
   [[nodiscard]] std::int64_t row_blocks() const { return (shape_.batch + row_block_ - 1) / row_block_; }
   [[nodiscard]] std::int64_t block_groups() const { return (shape_.a + block_group_ - 1) / block_group_; }
   [[nodiscard]] int tile_rows(const Panel& panel) const {
@@ -95,10 +107,9 @@ class RowsPart {
   std::int64_t depth_;  ///< reals
   bool full_;
   bool in_place_;
-  std::vector<Segment> segments_;
-  std::vector<Panel> panels_;
+  Panels panels_;
   std::int64_t widest_;  ///< lanes of the widest panel
-  std::vector<Unit> units_;
+  Units units_;
   std::int64_t block_group_ = 1;  ///< blocks i per task
   std::int64_t row_block_ = 0;
   std::int64_t depth_block_ = 0;  ///< terms summed in registers before sums go to memory

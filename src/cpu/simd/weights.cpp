@@ -44,43 +44,35 @@ std::size_t count_of(std::initializer_list<std::int64_t> sizes) {
 
 std::size_t element_bytes(const Problem& problem) { return size_of(problem.dtype); }
 
-std::vector<Segment> segments_of(std::int64_t d_reals, int lanes) {
-  std::vector<Segment> segments;
-  int width = lanes;
-  for (std::int64_t first = 0; first < d_reals; first += width) {
-    while (width > d_reals - first) width /= 2;
-    segments.push_back({first, width});
+std::vector<Segments> segments_of(std::int64_t d_reals, int lanes) {
+  std::vector<Segments> all;
+  std::int64_t first = 0;
+  for (int width = lanes; width > 0; width /= 2) {
+    const std::int64_t count = (d_reals - first) / width;
+    if (count > 0) all.push_back({first, width, count});
+    first += count * width;
   }
-  return segments;
+  return all;
 }
 
-std::vector<Panel> panels_of(const std::vector<Segment>& segments, std::int64_t outs, int lanes, int widest) {
-  std::vector<Panel> panels;
-  std::int64_t offset = 0;
-  for (std::size_t s = 0; s < segments.size(); ++s) {
-    const std::int64_t lanes_total = outs * segments[s].width;
-    const std::int64_t vectors_total = (lanes_total + lanes - 1) / lanes;
-    const std::int64_t count = (vectors_total + widest - 1) / widest;
-    std::int64_t vector = 0;
-    for (std::int64_t p = 0; p < count; ++p) {
-      const std::int64_t next = vectors_total * (p + 1) / count;
-      Panel panel{};
-      panel.segment = static_cast<int>(s);
-      panel.vectors = static_cast<int>(next - vector);
-      panel.first_lane = vector * lanes;
-      panel.lanes_valid =
-          static_cast<int>(std::min<std::int64_t>(next * lanes, lanes_total) - panel.first_lane);
-      panel.offset = offset;
-      offset += static_cast<std::int64_t>(panel.vectors) * lanes;
-      panels.push_back(panel);
-      vector = next;
-    }
+Panels::Panels(const std::vector<Segments>& segments, std::int64_t outs, int lanes, int widest)
+    : lanes_(lanes) {
+  for (const Segments& alike : segments) {
+    const std::int64_t vectors = (outs * alike.width + lanes - 1) / lanes;
+    const std::int64_t panels = (vectors + widest - 1) / widest;
+    Group group{};
+    group.segments = alike;
+    group.first_panel = size_;
+    group.offset = packed_width_;
+    group.lanes = outs * alike.width;
+    group.width = vectors * lanes;
+    group.panels_per_segment = panels;
+    group.fewest_vectors = static_cast<int>(vectors / panels);
+    group.wider_panels = vectors % panels;
+    groups_.push_back(group);
+    size_ += alike.count * panels;
+    packed_width_ += alike.count * group.width;
   }
-  return panels;
-}
-
-std::int64_t packed_width(const std::vector<Panel>& panels, int lanes) {
-  return panels.back().offset + static_cast<std::int64_t>(panels.back().vectors) * lanes;
 }
 
 namespace {
@@ -135,16 +127,15 @@ int threads_to_pack(std::int64_t reals) {
 }  // namespace
 
 template <class Real>
-void pack_rows(const Problem& problem, const Shape& shape, const std::vector<Segment>& segments,
-               const std::vector<Panel>& panels, int lanes, const void* values, Real* packed) {
+void pack_rows(const Problem& problem, const Shape& shape, const Panels& panels, int lanes,
+               const void* values, Real* packed) {
   const std::int64_t depth_reals = shape.depth * shape.unit;
-  const std::int64_t per_block = packed_width(panels, lanes) * depth_reals;
+  const std::int64_t per_block = panels.packed_width() * depth_reals;
   with_values<Real>(problem, values, [&](auto read) {
-    const auto panel_count = static_cast<std::int64_t>(panels.size());
-    parallel_each(shape.a * panel_count, threads_to_pack(shape.a * per_block), [&](std::int64_t task) {
-      const std::int64_t i = task / panel_count;
-      const Panel& panel = panels[static_cast<std::size_t>(task % panel_count)];
-      const Segment& segment = segments[static_cast<std::size_t>(panel.segment)];
+    parallel_each(shape.a * panels.size(), threads_to_pack(shape.a * per_block), [&](std::int64_t task) {
+      const std::int64_t i = task / panels.size();
+      const Panel panel = panels[task % panels.size()];
+      const Segment& segment = panel.segment;
       const int width = panel.vectors * lanes;
       Real* out = packed + i * per_block + panel.offset * depth_reals;
       for (std::int64_t l = 0; l < shape.depth; ++l) {
@@ -201,10 +192,8 @@ void pack_columns(const Problem& problem, const Shape& shape, int tile_rows, con
   });
 }
 
-template void pack_rows<float>(const Problem&, const Shape&, const std::vector<Segment>&,
-                               const std::vector<Panel>&, int, const void*, float*);
-template void pack_rows<double>(const Problem&, const Shape&, const std::vector<Segment>&,
-                                const std::vector<Panel>&, int, const void*, double*);
+template void pack_rows<float>(const Problem&, const Shape&, const Panels&, int, const void*, float*);
+template void pack_rows<double>(const Problem&, const Shape&, const Panels&, int, const void*, double*);
 template void pack_columns<float>(const Problem&, const Shape&, int, const void*, float*);
 template void pack_columns<double>(const Problem&, const Shape&, int, const void*, double*);
 

@@ -8,6 +8,7 @@
 //            with w' = re w, im w
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <vector>
@@ -46,27 +47,78 @@ struct Segment {
   std::int64_t first;  ///< first j, in reals
   int width;           ///< G, a power of two, at most a vector
 };
-[[nodiscard]] std::vector<Segment> segments_of(std::int64_t d_reals, int lanes);
+/// Neighbouring segments of one width, and nothing stored for each: d has no bound.
+struct Segments {
+  std::int64_t first;  ///< first j of the first, in reals
+  int width;
+  std::int64_t count;
+};
+/// One entry for each width, the widest first.
+[[nodiscard]] std::vector<Segments> segments_of(std::int64_t d_reals, int lanes);
 
 /// Some vectors of one segment's lanes (k, j), lane = k·width + (j - first).
 struct Panel {
-  int segment;
+  Segment segment;
   int vectors;
   int lanes_valid;
   std::int64_t first_lane;
   std::int64_t offset;  ///< of its packed data, in reals per unit of depth
 };
+
 /// Panels of `outs` outputs over all segments; no panel is wider than `widest`
-/// vectors and those of a segment differ by at most one vector.
-[[nodiscard]] std::vector<Panel> panels_of(const std::vector<Segment>& segments, std::int64_t outs, int lanes,
-                                           int widest);
-/// Reals per unit of depth that all panels together take.
-[[nodiscard]] std::int64_t packed_width(const std::vector<Panel>& panels, int lanes);
+/// vectors, and the first ones of a segment have at most one vector more than the
+/// others. Computed when asked for: where sums are short, a table would be larger
+/// than the weights.
+class Panels {
+ public:
+  /// Segments of one width, which are cut alike.
+  struct Group {
+    Segments segments;
+    std::int64_t first_panel;
+    std::int64_t offset;  ///< of the first panel
+    std::int64_t lanes;   ///< of a segment that stand for outputs
+    std::int64_t width;   ///< of a segment, in whole vectors
+    std::int64_t panels_per_segment;
+    int fewest_vectors;
+    std::int64_t wider_panels;  ///< that have a vector more
+  };
+
+  Panels(const std::vector<Segments>& segments, std::int64_t outs, int lanes, int widest);
+
+  [[nodiscard]] std::int64_t size() const noexcept { return size_; }
+  [[nodiscard]] Panel operator[](std::int64_t index) const noexcept;
+  [[nodiscard]] const std::vector<Group>& groups() const noexcept { return groups_; }
+  /// Reals per unit of depth that all panels together take.
+  [[nodiscard]] std::int64_t packed_width() const noexcept { return packed_width_; }
+
+ private:
+  int lanes_;
+  std::vector<Group> groups_;  ///< as many as there are widths
+  std::int64_t size_ = 0;
+  std::int64_t packed_width_ = 0;
+};
+
+inline Panel Panels::operator[](std::int64_t index) const noexcept {
+  std::size_t last = groups_.size() - 1;
+  while (index < groups_[last].first_panel) --last;
+  const Group& group = groups_[last];
+  const std::int64_t segment = (index - group.first_panel) / group.panels_per_segment;
+  const std::int64_t within = index - group.first_panel - segment * group.panels_per_segment;
+  const std::int64_t first_vector = within * group.fewest_vectors + std::min(within, group.wider_panels);
+  Panel panel{};
+  panel.segment = {group.segments.first + segment * group.segments.width, group.segments.width};
+  panel.vectors = group.fewest_vectors + (within < group.wider_panels ? 1 : 0);
+  panel.first_lane = first_vector * lanes_;
+  panel.lanes_valid = static_cast<int>(std::min<std::int64_t>(
+      static_cast<std::int64_t>(panel.vectors) * lanes_, group.lanes - panel.first_lane));
+  panel.offset = group.offset + segment * group.width + panel.first_lane;
+  return panel;
+}
 
 /// Packs for the row driver: [i][panel][depth·unit][vectors·lanes].
 template <class Real>
-void pack_rows(const Problem& problem, const Shape& shape, const std::vector<Segment>& segments,
-               const std::vector<Panel>& panels, int lanes, const void* values, Real* packed);
+void pack_rows(const Problem& problem, const Shape& shape, const Panels& panels, int lanes,
+               const void* values, Real* packed);
 
 /// Packs for the column driver: [i][j][k-panel][depth·unit][tile_rows].
 template <class Real>
