@@ -134,8 +134,9 @@ TEST_F(CommandTest, NumbersAreTakenAsTheyStandOrRefused) {
   EXPECT_EQ(Json::parse(run("check --json --seed 18446744073709551615" + problem).out)["seed"],
             std::uint64_t{18446744073709551615U});
   const std::string allowed = "given, must be a whole number from 0 to 18446744073709551615";
-  for (const std::string wrong : {"-1", "18446744073709551616", "0x10", "''"}) {
-    EXPECT_TRUE(contains(run("check --seed=" + wrong + problem).err, allowed)) << wrong;
+  for (const char* wrong : {"-1", "18446744073709551616", "0x10"}) {
+    const std::string arguments = problem + " --seed=" + wrong;
+    EXPECT_TRUE(contains(run("check" + arguments).err, allowed)) << wrong;
   }
   EXPECT_TRUE(
       contains(run("bench --min-time nan" + problem).err, "'nan' given, must be a number from 0 to 3600"));

@@ -130,6 +130,7 @@ void GradientExecutor<Real>::choose_blocks() {
   k_range_ =
       std::max<std::int64_t>(max_tile_rows, l2 / 4 / ((unit_lanes_ + terms() * kernels_.lanes) * real));
   const std::int64_t tasks = shape_.a * unit_count_;
+  // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): every pattern has a segment, and that a panel
   const std::int64_t wanted = (4 * threads_for(seconds_alone_) + tasks - 1) / tasks;
   k_range_ = std::min(k_range_, std::max<std::int64_t>(max_tile_rows, shape_.outs / wanted));
   k_range_ = even_block(shape_.outs, k_range_, max_tile_rows);
