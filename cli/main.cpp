@@ -122,7 +122,7 @@ ExitCode run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   occupy_closed_streams();
   ExitCode exit_code = run(argc, argv);
   // A full disk behind a redirected stdout is a failure too.
@@ -130,4 +130,6 @@ int main(int argc, char** argv) {
     exit_code = report(ExitCode::failure, stdout_failed);
   }
   return static_cast<int>(exit_code);
+} catch (...) {  // not even a message could be made: memory has run out
+  return static_cast<int>(ExitCode::failure);
 }

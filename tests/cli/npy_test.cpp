@@ -142,7 +142,7 @@ TEST_F(NpyFileTest, RefusesHostileFiles) {
       {"no type", with("<q4", "(1,)"), "dtype '<q4'"},
       {"orderless float", with("|f4", "(1,)"), "dtype '|f4'"},
       {"empty dtype", with("", "(1,)"), "dtype ''"},
-      {"non-ASCII dtype", with("<f4\xc3\xa9\x1b[31m", "(1,)"), "dtype '<f4\\xc3\\xa9\\x1b[31m'"},
+      {"non-ASCII dtype", with("<f4\xc3\xa9\x1b[31m", "(1,)"), R"(dtype '<f4\xc3\xa9\x1b[31m')"},
       {"no dictionary", file_of(1, "[1, 2, 3]", four), "malformed header"},
       {"empty dictionary", file_of(1, "{}", four), "lacks one of the keys"},
       {"missing key", file_of(1, "{'descr': '<f4', 'shape': (1,)}", four), "lacks one of the keys"},

@@ -96,6 +96,7 @@ TEST_F(RunTest, TransposedAdjointAndGradient) {
 TEST_F(RunTest, Bfloat16TravelsAsSixteenBits) {
   const auto bits = [](const std::vector<float>& numbers) {
     std::vector<std::uint16_t> out;
+    out.reserve(numbers.size());
     for (const float number : numbers) out.push_back(BFloat16(number).bits);
     return out;
   };
