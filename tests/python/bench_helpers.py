@@ -4,6 +4,7 @@ pretended GPU with its counter of energy."""
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -139,3 +140,9 @@ class FakeNvml:
 def shorten_windows(monkeypatch):
     for name, seconds in (("WINDOW_S", 0.05), ("SETTLING_S", 0.01), ("CHUNK_S", 0.002)):
         monkeypatch.setattr(f"kronsparse.bench.energy_contest.{name}", seconds)
+
+
+def write(path, rows):
+    """A results file of these; its name."""
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    return str(path)

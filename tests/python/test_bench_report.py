@@ -1,4 +1,4 @@
-"""Reports, in every form; the page in a browser; comparisons; numbers in Markdown files."""
+"""Reports, in every form; the page in a browser; comparisons."""
 
 import csv
 import html.parser
@@ -11,13 +11,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from bench_helpers import row, run_record
+from bench_helpers import row, run_record, write
 from kronsparse.bench import paper, report
 from kronsparse.bench.__main__ import main
 from kronsparse.bench.dataset import both_layouts, collect
 from kronsparse.bench.document import to_html, to_markdown
-from kronsparse.bench.number_tables import TABLES
-from kronsparse.bench.numbers import filled
 from kronsparse.bench.plots import Box
 from kronsparse.bench.results import read_files
 from kronsparse.bench.statistics import log_regression, median, wins
@@ -293,13 +291,6 @@ def test_a_report_is_of_one_device(tmp_path, monkeypatch, capsys, others, told):
 # ---- compare ----
 
 
-def write(path, rows):
-    import json
-
-    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
-    return str(path)
-
-
 @pytest.fixture
 def before(tmp_path):
     rows = [run_record(), row("1x2x2x1", "kronsparse", 1.0), row("1x4x4x2", "kronsparse", 1.0)]
@@ -353,104 +344,3 @@ def test_compare_says_that_devices_differ(before, tmp_path, capsys):
 def test_compare_refuses_what_is_no_results_file(before, tmp_path, capsys):
     assert main(["compare", before[1], write(tmp_path / "b.jsonl", [])]) == 1
     assert "no record of a run" in capsys.readouterr().err
-
-
-# ---- numbers of Markdown files ----
-
-
-def documents():
-    return [path for path in [SOURCE / "README.md", *sorted((SOURCE / "docs").glob("*.md"))] if path.exists()]
-
-
-@pytest.mark.skipif(not GPU_FILES, reason="needs the results of the repository")
-def test_the_numbers_of_the_documents_are_those_of_the_results(capsys):
-    marked = [path for path in documents() if "<!-- numbers:" in path.read_text()]
-    assert len(marked) >= 3
-    assert main(["numbers", "--check", *map(str, marked)]) == 0, capsys.readouterr().out
-
-
-@pytest.mark.skipif(not GPU_FILES, reason="needs the results of the repository")
-def test_the_report_of_the_documents_is_what_its_command_makes(tmp_path):
-    (command,) = re.findall(
-        r"^    kronsparse-bench (report .*) --output docs/report$",
-        (SOURCE / "results" / "README.md").read_text(),
-        re.MULTILINE,
-    )
-    name, *patterns = command.split()
-    files = [str(path) for one in patterns for path in sorted(SOURCE.glob(one))]
-    assert main([name, *files, "--output", str(tmp_path / "report")]) == 0
-    for ending in (".md", ".html"):
-        expected = (SOURCE / "docs" / f"report{ending}").read_text()
-        assert (tmp_path / f"report{ending}").read_text() == expected, ending
-
-
-def test_tables_of_the_documents_are_whole():
-    cut = re.compile(r"^\|.*\n\n\|.*\n(?!\|[-:| ]+$)", re.MULTILINE)  # rows without a heading of their own
-    assert not [(path.name, found[0]) for path in documents() for found in cut.finditer(path.read_text())]
-
-
-def test_the_map_names_every_module_of_the_benchmark():
-    described = (SOURCE / "HACKING.md").read_text().split("\n  bench/ ", 1)[1].split("\ncli/", 1)[0]
-    modules = {path.stem for path in Path(report.__file__).parent.glob("*.py")} - {"__init__"}
-    assert modules <= set(re.findall(r"\w+", described))
-
-
-@pytest.mark.skipif(not GPU_FILES, reason="needs the results of the repository")
-def test_a_number_that_drifted_is_found(tmp_path, capsys):
-    text = (SOURCE / "docs" / "performance.md").read_text()
-    drifted = re.sub(r"(\| f16 batch_first \| 64 \|) [\d.]+ ", r"\1 9.99 ", text)
-    assert drifted != text
-    copy = tmp_path / "performance.md"
-    copy.write_text(drifted)
-    assert main(["numbers", "--check", str(copy), "--root", str(SOURCE)]) == 1
-    assert "-| f16 batch_first | 64 | 9.99 " in capsys.readouterr().out
-    assert main(["numbers", str(copy), "--root", str(SOURCE)]) == 0
-    assert copy.read_text() == text
-
-
-def test_numbers_inline_and_in_lines(tmp_path):
-    write(tmp_path / "r.jsonl", [run_record(), row("1x4x4x2", "kronsparse", 1.0), row("1x4x4x2", "bmm", 2.0)])
-    text = "on <!-- numbers: win-share f16 default batch_last bmm r.jsonl -->?<!-- end --> of them"
-    assert "-->100 %<!-- end --> of them" in filled(text, tmp_path)
-    lines = "<!-- numbers: gpu-summary r.jsonl -->\n<!-- end -->"
-    assert "\n| f16 batch_last | 1 | 1.00 | on 100 % | 2.0 | on 42 % |\n<!-- end -->" in filled(
-        lines, tmp_path
-    )
-    ceilings = "<!-- numbers: ceilings r.jsonl -->?<!-- end -->"
-    assert "-->copy 1 TB/s, GEMM f32 1, f16 1 TFLOP/s<!-- end -->" in filled(ceilings, tmp_path)
-    with pytest.raises(ValueError, match="no results file"):
-        filled("<!-- numbers: gpu-summary none.jsonl --><!-- end -->", tmp_path)
-    with pytest.raises(ValueError, match="is none of"):
-        filled("<!-- numbers: guess r.jsonl --><!-- end -->", tmp_path)
-
-
-BEGIN, END = "<!-- numbers: win-share f16 default batch_last bmm r.jsonl -->", "<!-- end -->"
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (f"one {BEGIN}?\nprose\ntwo {BEGIN}?{END}\n", "line 1: '<!-- numbers:' without '<!-- end -->'"),
-        (f"one {BEGIN}?{END}\ntwo {BEGIN}?\n", "line 2: '<!-- numbers:' without"),
-        (f"{BEGIN}\n?\n{END}\nprose\n{END}\n", "line 5: '<!-- end -->' without"),
-        (f"<!-- numbers:win-share -->?{END}\n", "line 1: '<!-- numbers:' without"),
-    ],
-)
-def test_markers_come_in_pairs(tmp_path, capsys, text, told):
-    write(tmp_path / "r.jsonl", [run_record(), row("1x4x4x2", "kronsparse", 1.0), row("1x4x4x2", "bmm", 2.0)])
-    page = tmp_path / "page.md"
-    page.write_text(text)
-    for options in ([], ["--check"]):
-        assert main(["numbers", str(page), "--root", str(tmp_path), *options]) == 1
-        assert f"page.md: {told}" in capsys.readouterr().err
-    assert page.read_text() == text
-
-
-def test_the_table_of_small_batches():
-    small = {"record": "small", "weights_s": 1e-6, "bound_s": 4e-6}
-    times = (("kronsparse", 3e-6, 1), ("bmm", 5e-6, 1), ("kronsparse", 6e-6, 8))
-    rows = [
-        row("64x64x64x1", name, seconds, batch=batch, problem=f"{batch}", **small)
-        for name, seconds, batch in times
-    ]
-    assert "| 64x64x64x1 | 3.0 / 6.0 | 5.0 / - | 4.0 |" in TABLES["small-batch"]([rows], [])
