@@ -31,7 +31,8 @@ void expect_times_slower(double times, const std::string& slower, const std::str
 // As many flops and bytes each: what differs is how much of a vector, a tile and a copy is of use.
 TEST(Cost, ShortPiecesAreSlow) {
   expect_times_slower(2, "f32 batch_first B=4096 32x2x2x1", "f32 batch_first B=4096 1x2x2x32");
-  expect_times_slower(2, "complex64 batch_first B=4096 1x8x8x32", "complex64 batch_last B=4096 1x8x8x32");
+  // Less so where arithmetic is slow, too: the baseline of x86-64.
+  expect_times_slower(1.5, "complex64 batch_first B=4096 1x8x8x32", "complex64 batch_last B=4096 1x8x8x32");
   expect_times_slower(2, "gradient f32 batch_last B=4096 1x8x8x32",
                       "gradient f32 batch_first B=4096 1x8x8x32");
 }
