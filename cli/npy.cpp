@@ -78,12 +78,14 @@ void set_type(Header& header, std::string_view text) {
   const auto entry = std::find_if(type_table.begin(), type_table.end(), [&](const TypeEntry& candidate) {
     return known_order && candidate.descr.substr(1) == text.substr(1);
   });
-  const std::string reason = fmt::format(
-      "has the dtype '{}'; readable are f2, f4, f8, c8, c16, and u2 or V2 for bf16", printable(text));
-  if (entry == type_table.end())
-    known_order&& is_numpy_type(text.substr(1)) ? unusable(reason) : malformed(reason);
+  const bool is_known = entry != type_table.end();
   // '|' means "has no byte order", which is true of void only.
-  if (text[0] == '|' && entry->type != NpyType::void16) malformed(reason);
+  if (!is_known || (text[0] == '|' && entry->type != NpyType::void16)) {
+    const std::string reason = fmt::format(
+        "has the dtype '{}'; readable are f2, f4, f8, c8, c16, and u2 or V2 for bf16", printable(text));
+    if (!is_known && known_order && is_numpy_type(text.substr(1))) unusable(reason);
+    malformed(reason);
+  }
   header.type = entry->type;
   header.big_endian = text[0] == '>';
 }

@@ -2,6 +2,7 @@
 // by clusters, tails of every dimension.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <tuple>
 
@@ -94,6 +95,21 @@ TEST(GradientWgmma, LongBatchesInClusters) {
       one.timing = timing;
       cases.run(one);
     }
+}
+
+TEST(GradientWgmma, ClustersFitTheGpu) {
+  const auto most_splits = [](int multiprocessors) {
+    ProductCase one;
+    one.problem = Problem::parse("gradient f16 batch_first B=25088 1x64x64x1");
+    one.multiprocessors = multiprocessors;
+    int most = 0;
+    for (const auto& config : cuda::gradient_wgmma_configs(one.problem, one.gpu()))
+      most = std::max(most, config.splits);
+    return most;
+  };
+  EXPECT_GT(most_splits(132), 8);
+  EXPECT_LE(most_splits(60), 8);  // a part of a GPU, where clusters of 16 may find no place
+  EXPECT_GT(most_splits(60), 1);
 }
 
 /// Cases are picked, tiles chosen for them: this says that nothing is left out.

@@ -42,11 +42,13 @@ def test_torch_is_imported_only_when_asked_for():
     assert done.returncode == 0, done.stderr
 
 
+def run_without_native(code):
+    return run_python("HIDDEN = 'kronsparse._native'\n" + textwrap.dedent(HIDE) + code)
+
+
 def test_without_the_native_module_there_is_one_warning():
-    done = run_python(
-        "HIDDEN = 'kronsparse._native'\n"
-        + textwrap.dedent(HIDE)
-        + "from kronsparse import *\nassert len(warned) == 1, warned\nprint(warned[0].message)\n"
+    done = run_without_native(
+        "from kronsparse import *\nassert len(warned) == 1, warned\nprint(warned[0].message)\n"
         + "assert monarch(4, 4)\nassert 'multiply' not in globals()"
     )
     assert done.returncode == 0, done.stderr
@@ -55,10 +57,8 @@ def test_without_the_native_module_there_is_one_warning():
 
 
 def test_layers_need_no_native_module():
-    done = run_python(
-        "HIDDEN = 'kronsparse._native'\n"
-        + textwrap.dedent(HIDE)
-        + "import torch\nfrom kronsparse.torch import KSLinear\nlayer = KSLinear(16, 16, 'monarch')\n"
+    done = run_without_native(
+        "import torch\nfrom kronsparse.torch import KSLinear\nlayer = KSLinear(16, 16, 'monarch')\n"
         + "layer(torch.ones(2, 16)).sum().backward()\nprint(layer.explain())"
     )
     assert done.returncode == 0, done.stderr

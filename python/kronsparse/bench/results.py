@@ -16,10 +16,8 @@ from typing import Any
 Row = dict[str, Any]
 OURS = "kronsparse"
 
-_OF_MEASUREMENTS = (
-    *("problem", "dtype", "layout", "pattern", "batch", "contender", "spelling", "status", "reason"),
-)
-_NEEDED = {"run": ("machine",), **dict.fromkeys(("row", "small", "energy"), _OF_MEASUREMENTS)}
+_MEASURED = ("problem", "dtype", "layout", "pattern", "batch", "contender", "spelling", "status", "reason")
+_NEEDED = {"run": ("machine",), **dict.fromkeys(("row", "small", "energy"), _MEASURED)}
 
 
 def default_path(suite: str, hardware: dict[str, object]) -> Path:
@@ -41,7 +39,7 @@ def _record(line: str) -> Row | None:
 def _missing(row: Row) -> list[str]:
     """What no record of its kind is without, and everyone who reads it relies on."""
     needed = _NEEDED.get(row["record"], ()) if isinstance(row["record"], str) else ()
-    timed = ("median_s",) if needed is _OF_MEASUREMENTS and row.get("status") == "ok" else ()
+    timed = ("median_s",) if needed is _MEASURED and row.get("status") == "ok" else ()
     return [name for name in (*needed, *timed) if name not in row]
 
 

@@ -75,8 +75,7 @@ def apply(
     if backend != "kernel":
         _check_features(x, factors, layout)
         return _apply_torch(x, factors, bias, activation, layout, backend)
-    if _library.why_unusable:
-        _library.check_usable("backend: 'kernel'")
+    _library.check_usable("backend: 'kernel'")
     mode = float32_mode() if dtype == torch.float32 else "fp32"
     if _operators.is_plain(x, factors, bias):
         try:

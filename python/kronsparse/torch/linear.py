@@ -243,7 +243,7 @@ class KSLinear(nn.Module):
     def _forget(self, name: str, replaced_by: nn.Parameter | None) -> None:
         """Drops the plans of a factor that gives way to another."""
         values = self._parameters.get(name)
-        if values is None or values is replaced_by or not name.startswith("factor"):
+        if values is None or values is replaced_by or name not in self._factor_names:
             return
         # FSDP puts the sharded parameter, a DTensor, in the place of the gathered one, which comes back.
         if replaced_by is None or type(replaced_by) in PLAIN_TENSORS:

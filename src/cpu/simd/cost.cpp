@@ -41,15 +41,6 @@ int tile_height(const KernelSet<Real>& kernels, bool full, std::int64_t vectors)
   return full ? full_tile_rows : kernels.tile_rows[std::min<std::int64_t>(vectors, kernels.widest_panel) - 1];
 }
 
-/// Calls body(width, count) for each width in segments_of(d_reals, lanes).
-template <class Body>
-void for_each_width(std::int64_t d_reals, int lanes, const Body& body) {
-  const std::int64_t full = d_reals / lanes;
-  if (full > 0) body(lanes, static_cast<double>(full));
-  for (int width = lanes / 2; width > 0; width /= 2)
-    if ((d_reals % lanes & width) != 0) body(width, 1.0);
-}
-
 template <class Real>
 Work work_of_rows(const Shape& shape, const KernelSet<Real>& kernels) {
   const bool batch_first = shape.layout == Layout::batch_first;
@@ -58,7 +49,9 @@ Work work_of_rows(const Shape& shape, const KernelSet<Real>& kernels) {
   const auto depth = static_cast<double>(shape.depth * shape.unit);
   const auto batch = static_cast<double>(shape.batch);
   Work work;
-  for_each_width(d, kernels.lanes, [&](int width, double count) {
+  for (const Segments& alike : segments_of(d, kernels.lanes)) {
+    const int width = alike.width;
+    const auto count = static_cast<double>(alike.count);
     const bool full = width == kernels.lanes;
     const auto vectors = static_cast<std::int64_t>(parts(shape.outs * width, kernels.lanes));
     const auto lanes = static_cast<double>(vectors * kernels.lanes);
@@ -70,7 +63,7 @@ Work work_of_rows(const Shape& shape, const KernelSet<Real>& kernels) {
     if (!in_place) work.move(count * width * depth * batch, shape.unit == 1 && batch_first);
     const bool whole = (full || width == d) && shape.outs * width % kernels.lanes == 0;
     work.move(count * width * static_cast<double>(shape.outs) * batch, batch_first && whole);
-  });
+  }
   return work;
 }
 
@@ -94,7 +87,9 @@ Work work_of_gradient(const Shape& shape, const KernelSet<Real>& kernels) {
   const std::int64_t d = shape.d * shape.unit;
   const auto terms = static_cast<double>(shape.batch * shape.unit);
   Work work;
-  for_each_width(d, kernels.lanes, [&](int width, double count) {
+  for (const Segments& alike : segments_of(d, kernels.lanes)) {
+    const int width = alike.width;
+    const auto count = static_cast<double>(alike.count);
     const bool full = width == kernels.lanes;
     const int rows = full ? full_tile_rows : max_tile_rows;
     const auto vectors = static_cast<std::int64_t>(parts(shape.depth * width, kernels.lanes));
@@ -107,7 +102,7 @@ Work work_of_gradient(const Shape& shape, const KernelSet<Real>& kernels) {
     work.move(
         count * width * terms * (static_cast<double>(shape.depth) + static_cast<double>(shape.outs) * units),
         shape.unit == 1 && shape.layout == Layout::batch_first && (full || width == d));
-  });
+  }
   return work;
 }
 
