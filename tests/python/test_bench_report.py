@@ -195,6 +195,7 @@ def test_wins_losses_and_targets():
     assert "| bmm | 2 | 2.00 | 0% |" in text  # a wrong answer is a loss
     assert "wrong: f16 batch_last B=8 1x4x4x2: kronsparse: error 1" in text
     assert "target" not in "\n".join(summary([run_record(suite="llm"), *rows[1:]]))
+    assert "target 1.8" in "\n".join(summary([*rows, run_record(suite="small-batch")]))  # any order
 
 
 def test_the_better_of_both_layouts():

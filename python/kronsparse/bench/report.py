@@ -74,7 +74,7 @@ def build(rows: Sequence[Row], title: str | None = None) -> Document:
         sections.append(own_sections.floor_distance(measured, found))
         sections.append(own_sections.where_we_lose(measured, found))
     sections += [*small_sections(rows), training(rows)]
-    if found and targets_of(run):
+    if found and targets_of(rows):
         sections += target_sections(rows, measured)
     if found:
         sections.append(own_sections.predictions(measured, found))

@@ -56,10 +56,11 @@ def machine_text(run: Row) -> str:
     return f"{where}; {made_with}"
 
 
-def targets_of(run: Row) -> dict[tuple[str, str, str], Target]:
-    """Targets are for certain patterns: a run of others has none. Older files are of those patterns."""
-    suite, targets = ("cpu-targets", CPU_TARGETS) if is_cpu(run) else ("sample", GPU_TARGETS)
-    return targets if run.get("suite", suite) == suite else {}
+def targets_of(rows: Sequence[Row]) -> dict[tuple[str, str, str], Target]:
+    """Targets are for certain patterns: where no run was of those there are none. Older files are."""
+    suite, targets = ("cpu-targets", CPU_TARGETS) if is_cpu(last_run(rows)) else ("sample", GPU_TARGETS)
+    runs = [row for row in rows if row.get("record") == "run"]
+    return targets if any(run.get("suite", suite) == suite for run in runs) else {}
 
 
 def _judged(value: float, target: float | None, reached: bool, form: str) -> str:
@@ -200,15 +201,14 @@ def _small_order(row: Row) -> tuple[object, ...]:
 
 def target_sections(rows: Sequence[Row], measured: Sequence[Measured]) -> list[Section]:
     """A section for each dtype, mode and layout that was measured, judged where there is a target."""
-    run = last_run(rows)
-    targets, sections = targets_of(run), []
+    targets, sections = targets_of(rows), []
     for dtype, mode in kinds(measured):
         for layout in LAYOUTS:
             ones = of_kind(measured, dtype, mode, layout)
             if ones:
                 kind = (dtype, mode, layout)
                 sections.append(_section(kind, ones, targets.get(kind)))
-    return [*sections, *(_cpu_section(measured) if is_cpu(run) and targets else [])]
+    return [*sections, *(_cpu_section(measured) if is_cpu(last_run(rows)) and targets else [])]
 
 
 def summary(rows: Sequence[Row]) -> list[str]:
