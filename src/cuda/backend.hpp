@@ -8,6 +8,7 @@ namespace kronsparse::cuda {
 [[nodiscard]] Implementation gemm_implementation();            ///< multiply_gemm.cu
 [[nodiscard]] Implementation wgmma_implementation();           ///< multiply_wgmma.cu
 [[nodiscard]] Implementation mma_implementation();             ///< multiply_mma.cu
+[[nodiscard]] Implementation direct_implementation();          ///< multiply_direct.cu
 [[nodiscard]] Implementation narrow_implementation();          ///< multiply_narrow.cu
 [[nodiscard]] Implementation stream_implementation();          ///< multiply_stream.cu
 [[nodiscard]] Implementation skinny_implementation();          ///< multiply_skinny.cu

@@ -59,7 +59,7 @@ std::string refuse(const Problem& problem, Device device) {
   if (problem.dtype != DType::f16 && problem.dtype != DType::bf16)
     return message("its tensor cores multiply f16 and bf16, not {}", name(problem.dtype));
   const GpuFacts& facts = gpu(device);
-  if (std::string reason = ampere_refusal(facts); !reason.empty()) return reason;
+  if (std::string reason = capability_refusal(facts, 80); !reason.empty()) return reason;
   const Pattern& pattern = problem.pattern;
   constexpr std::int64_t limit = std::int64_t{1} << 31;
   if (pattern.b >= limit || pattern.c >= limit || pattern.d >= limit) return "counts b, c and d in 32 bits";

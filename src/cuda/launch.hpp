@@ -21,6 +21,9 @@ struct LaunchShape {
   /// Starts before the kernels ahead of it in the stream have ended. The kernel must then be compiled
   /// for sm_90 or later, and wait for them (griddepcontrol.wait) before it touches operands.
   bool overlapping = false;
+  /// Shared memory that a multiprocessor should have for its blocks, in per cent of the most there can be;
+  /// what is left is cache. By default the driver decides.
+  int shared_percent = cudaSharedmemCarveoutDefault;
 };
 
 /// Whether a plan's runs may overlap what is ahead of them in their stream. Kernels that overlap read the
@@ -92,7 +95,7 @@ inline void allow_cluster(const void* kernel, int blocks) {
 template <class... Arguments>
 void launch(std::string_view name, const void* kernel, const LaunchShape& shape, Stream stream,
             const Arguments&... arguments) {
-  std::array<cudaLaunchAttribute, 2> attributes{};
+  std::array<cudaLaunchAttribute, 3> attributes{};
   cudaLaunchConfig_t config{};
   config.gridDim = shape.blocks;
   config.blockDim = dim3(static_cast<unsigned>(shape.threads));
@@ -108,6 +111,11 @@ void launch(std::string_view name, const void* kernel, const LaunchShape& shape,
     cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.shared_percent != cudaSharedmemCarveoutDefault) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+    attribute.val.sharedMemCarveout = static_cast<unsigned>(shape.shared_percent);
   }
   std::array<void*, sizeof...(Arguments)> parameters{
       const_cast<void*>(static_cast<const void*>(&arguments))...};

@@ -172,7 +172,7 @@ class MmaExecutor final : public Executor {
 std::string refuse(const Problem& problem, Device device) {
   if (std::string reason = tensor_core_refusal(problem); !reason.empty()) return reason;
   const GpuFacts& facts = gpu(device);
-  if (std::string reason = ampere_refusal(facts); !reason.empty()) return reason;
+  if (std::string reason = capability_refusal(facts, 80); !reason.empty()) return reason;
   const MmaConfig config = mma_config(problem, facts);
   return tile_refusal(facts, config.shared_bytes, config.order.groups(), problem.batch / config.tile_n() + 1);
 }

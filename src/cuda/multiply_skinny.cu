@@ -326,7 +326,7 @@ std::string refuse(const Problem& problem, Device device) {
   if (problem.batch > max_batch)
     return message("is for batches of at most {}, not {}", max_batch, problem.batch);
   const GpuFacts& facts = gpu(device);
-  if (std::string reason = ampere_refusal(facts); !reason.empty()) return reason;
+  if (std::string reason = capability_refusal(facts, 80); !reason.empty()) return reason;
   const Choice choice = choose(problem, facts);
   if (!std::isfinite(choice.seconds)) return "has no way to cut a pattern of this size into blocks";
   return {};

@@ -43,15 +43,16 @@ namespace kronsparse::cuda {
   return problem.dtype == DType::f32 ? "takes half types, f32 has its own kernels" : "";
 }
 
-/// Why the GPU, or what was compiled for it, lacks the tensor cores of sm_80 and later; empty when neither
-/// does.
-[[nodiscard]] inline std::string ampere_refusal(const GpuFacts& facts) {
-  if (facts.code.compute_capability >= 80) return {};
-  if (facts.compute_capability < 80)
-    return message("needs compute capability 8.0, {} has {}.{}", facts.name, facts.compute_capability / 10,
-                   facts.compute_capability % 10);
-  return message("needs code for compute capability 8.0, this build's for {} is for {}.{}", facts.name,
-                 facts.code.compute_capability / 10, facts.code.compute_capability % 10);
+/// Why the GPU, or what was compiled for it, lacks what this and later capabilities have, 80 for 8.0; empty
+/// when neither does.
+[[nodiscard]] inline std::string capability_refusal(const GpuFacts& facts, int needed) {
+  const auto text = [](int capability) { return message("{}.{}", capability / 10, capability % 10); };
+  if (facts.code.compute_capability >= needed) return {};
+  if (facts.compute_capability < needed)
+    return message("needs compute capability {}, {} has {}", text(needed), facts.name,
+                   text(facts.compute_capability));
+  return message("needs code for compute capability {}, this build's for {} is for {}", text(needed),
+                 facts.name, text(facts.code.compute_capability));
 }
 
 /// Why the GPU has not got Hopper's instructions, which no other has, or nothing was compiled that uses them;

@@ -7,6 +7,7 @@
 
 #include "core/implementation.hpp"
 #include "cuda/architectures.hpp"
+#include "cuda/direct_config.hpp"
 #include "cuda/divisor.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/runtime.hpp"
@@ -226,6 +227,59 @@ TEST(CudaTable, NarrowBlocksTakeSmallBatchesInRows) {
   expect_mentions(narrow("gradient f16 batch_first B=64 1x16x16x4"), "gradient");
 }
 
+TEST(CudaTable, DirectLoadsAreForSmallBatchesOfNeighbouringJ) {
+  const PretendedGpus machine({h200()});
+  const auto direct = [](const std::string& text) { return refusal("direct", text); };
+  for (const char* d : {"2", "4", "6", "8", "12", "16", "24", "64"})
+    for (const char* batch : {"0", "1", "33", "64"})
+      EXPECT_EQ(direct(std::string("f16 batch_first B=") + batch + " 3x17x19x" + d), "");
+  EXPECT_EQ(direct("transposed bf16 batch_first B=64 3x17x20x4 rows_stride=998"), "");
+  EXPECT_EQ(direct("f16 batch_first B=1 3x17x19x4 cols_stride=999"), "");
+  expect_mentions(direct("f16 batch_first B=2 3x17x19x4 cols_stride=999"), "rows of x this far apart");
+  expect_mentions(direct("f16 batch_first B=8 1x16x8192x8"), "pattern of this size");
+  expect_mentions(direct("f16 batch_first B=65 1x16x16x4"), "at most 64, not 65");
+  expect_mentions(direct("f16 batch_last B=64 1x16x16x4"), "batch_first only");
+  expect_mentions(direct("f16 batch_first B=64 1x16x16x3"), "even d, not 3");
+  expect_mentions(direct("f32 batch_first B=64 1x16x16x4"), "half types");
+  expect_mentions(direct("gradient f16 batch_first B=64 1x16x16x4"), "gradient");
+}
+
+// The choice for small batches, where kernels were measured beside each other.
+TEST(CudaTable, SmallBatchesGoToTheFastest) {
+  const PretendedGpus machine({h200()});
+  const auto chosen = [](const std::string& text) {
+    return candidates(Problem::parse("f16 batch_first " + text), Device{Backend::cuda, 0})
+        .front()
+        .implementation;
+  };
+  for (const char* text : {"B=1 1x64x64x64", "B=8 1x172x64x64", "B=64 1x64x64x64", "B=64 1x172x64x64",
+                           "B=64 1x256x256x16", "B=64 4x128x128x32", "B=8 1x1024x1024x4",
+                           "B=64 1x2048x2048x2", "B=64 64x64x64x4", "B=8 1x256x256x12"})
+    EXPECT_EQ(chosen(text), "direct") << text;
+  for (const char* text : {"B=64 1x2752x1024x4", "B=64 16x256x688x1", "B=8 4x1024x1024x1"})
+    EXPECT_EQ(chosen(text), "narrow") << text;
+  for (const char* text : {"B=8 1x2752x1024x4", "B=16 1x2752x1024x4", "B=64 64x64x172x1"})
+    EXPECT_EQ(chosen(text), "stream") << text;
+}
+
+// The smallest share of a multiprocessor's memory that holds its blocks leaves the most to the cache.
+TEST(CudaDirect, SharedMemoryIsForItsOwnBlocks) {
+  const GpuFacts facts = h200();
+  for (const char* text : {"f16 batch_first B=8 1x64x64x64", "f16 batch_first B=64 1x172x64x64",
+                           "bf16 batch_first B=64 1x1024x1024x4", "f16 batch_first B=64 256x16x16x8"}) {
+    const Problem problem = Problem::parse(text);
+    const Product p = product_of(problem);
+    const direct::Cut cut = direct::choose(problem, facts).cut;
+    const double all = static_cast<double>(facts.shared_bytes) + 1024;
+    const double one = direct::shared_layout(cut).total + 1024.0;
+    const double blocks = std::ceil(static_cast<double>(direct::blocks_of(cut, p)) / facts.multiprocessors);
+    const int percent = direct::shared_percent(cut, p, facts);
+    EXPECT_GE(percent / 100.0 * all, std::min(all, blocks * one)) << text;
+    EXPECT_LT((percent - 1) / 100.0 * all, blocks * one) << text;
+    EXPECT_LE(percent, 100) << text;
+  }
+}
+
 TEST(CudaTable, GradientsOfHalvesGoToTensorCores) {
   const PretendedGpus machine({h200()});
   for (const char* text : {"f16 batch_first B=25088 8x128x128x16", "bf16 batch_first B=25088 48x64x64x4",
@@ -297,6 +351,11 @@ TEST(CudaTable, KernelsNeedWhatTheyWereCompiledFor) {
     const PretendedGpus machine({with_code(90, architectures)});
     for (const char* name : {"gemm", "wgmma", "stream", "narrow"})
       expect_mentions(refusal(name, text), "needs code for sm_90a");
+    if (with_code(90, architectures).code.compute_capability == 90)
+      EXPECT_EQ(refusal("direct", "f16 batch_first B=8 4x64x64x2"), "");
+    else
+      expect_mentions(refusal("direct", "f16 batch_first B=8 4x64x64x2"),
+                      "needs code for compute capability 9.0");
     expect_mentions(refusal("gradient-wgmma", gradient), "needs code for sm_90a");
     for (const char* name : {"mma", "skinny", "simt"}) EXPECT_EQ(refusal(name, text), "") << name;
   }

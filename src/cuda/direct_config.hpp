@@ -1,0 +1,58 @@
+// How small batches are cut up for the kernel that reads x straight into registers, and what it is told. Host
+// code only.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "cuda/direct_tiles.cuh"
+#include "cuda/product.hpp"
+#include "cuda/runtime.hpp"
+#include "kronsparse/plan.hpp"
+
+namespace kronsparse::cuda {
+
+namespace direct {
+
+struct Choice {
+  Cut cut;
+  double seconds = std::numeric_limits<double>::infinity();  ///< predicted; infinite where there is no way
+};
+
+/// Every cut worth considering; none where d is odd or the weights of 16 outputs do not fit into shared
+/// memory.
+[[nodiscard]] std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts);
+/// The cheapest of them, by the cost model.
+[[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts);
+
+[[nodiscard]] inline std::int64_t blocks_of(const Cut& cut, const Product& p) {
+  return p.a * cut.row_blocks * cut.sample_blocks;
+}
+/// Of all packed weights.
+[[nodiscard]] inline std::int64_t weight_bytes(const Cut& cut, const Product& p) {
+  return p.a * cut.row_blocks * cut.chunks() * cut.chunk_bytes();
+}
+
+/// Shared memory that a multiprocessor needs for its blocks of the kernel, in per cent of what there can be.
+/// The rest is cache, which x needs: where there is room for blocks of later kernels as well, it is up to 2.4
+/// times slower.
+[[nodiscard]] int shared_percent(const Cut& cut, const Product& p, const GpuFacts& facts);
+
+/// What a launch is told, but for the operands.
+[[nodiscard]] Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights);
+/// The same with them. What is not aligned is read and written by elements.
+[[nodiscard]] Arguments with_operands(Arguments arguments, const Product& p, const Operands& operands);
+
+}  // namespace direct
+
+using DirectKernel = void (*)(direct::Arguments);
+
+[[nodiscard]] DirectKernel direct_f16_kernel(const direct::Shape& shape);
+[[nodiscard]] DirectKernel direct_bf16_kernel(const direct::Shape& shape);
+[[nodiscard]] inline DirectKernel direct_kernel(DType dtype, const direct::Shape& shape) {
+  return dtype == DType::bf16 ? direct_bf16_kernel(shape) : direct_f16_kernel(shape);
+}
+
+}  // namespace kronsparse::cuda

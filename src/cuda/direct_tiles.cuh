@@ -1,0 +1,136 @@
+// The product for small batches where neighbouring j lie together: how it is cut up, and how it works.
+//
+// x goes straight from memory to the registers that tensor cores read. Of the right operand, 16 terms by 8
+// samples, a lane holds four terms of one sample: it loads them with up to 8 neighbouring j of each, as they
+// lie, and byte permutations make pairs of terms of one j, which are the operands of as many products. Which
+// four terms they are is free: those that make a warp's loads contiguous; weights are packed in the order
+// that follows. Weights, the left operand, come by the copy engine before the kernel ahead has ended. Of a
+// result a lane holds all of these j of an output, and stores them together.
+//
+// A block loops over its share of l alone. What does not fit into its shared memory is more blocks, or
+// another kernel's problem.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/divisor.hpp"
+#include "cuda/packed_weights.cuh"
+#include "kronsparse/problem.hpp"
+
+namespace kronsparse::cuda::direct {
+
+inline constexpr int tile_k = 16, step_l = 16, tile_samples = 8;
+inline constexpr int operand_bytes = 32 * 16;  ///< weights of one j for one step: 16 bytes of each lane
+inline constexpr int max_samples = 64;
+
+/// What a warp computes at once; the compiler knows it.
+struct Shape {
+  int block_j;  ///< neighbouring j: 2, 4 or 8
+  int load;     ///< elements of x that are loaded together: 8, of all of d, or those of one term
+  int tiles;    ///< of 8 samples each
+
+  /// Of one load, and loads of the four terms of a lane.
+  [[nodiscard]] __host__ __device__ constexpr int terms() const { return load / block_j; }
+  [[nodiscard]] __host__ __device__ constexpr int loads() const { return 4 / terms(); }
+  /// Sums and two steps of x take about 8 registers for each j and tile.
+  [[nodiscard]] __host__ __device__ constexpr int max_warps() const { return block_j * tiles <= 8 ? 16 : 8; }
+  /// The term of a step that a lane of four holds at place `at`, 0 to 3.
+  [[nodiscard]] __host__ __device__ constexpr int term_of(int lane_in_four, int at) const {
+    return terms() * (4 * (at / terms()) + lane_in_four) + at % terms();
+  }
+
+  /// Sums that meet are exchanged by items: those of a lane that are stored together, at least four.
+  [[nodiscard]] __host__ __device__ constexpr int item_floats() const { return block_j < 4 ? 4 : block_j; }
+  [[nodiscard]] __host__ __device__ constexpr int items() const {
+    return block_j * tiles * 4 / item_floats();
+  }
+
+  friend constexpr bool operator==(const Shape&, const Shape&) = default;
+};
+
+inline constexpr std::array<Shape, 16> shapes{{{8, 8, 1},
+                                               {8, 8, 2},
+                                               {4, 8, 1},
+                                               {4, 8, 2},
+                                               {4, 8, 4},
+                                               {4, 4, 1},
+                                               {4, 4, 2},
+                                               {4, 4, 4},
+                                               {2, 8, 1},
+                                               {2, 8, 2},
+                                               {2, 8, 4},
+                                               {2, 8, 8},
+                                               {2, 2, 1},
+                                               {2, 2, 2},
+                                               {2, 2, 4},
+                                               {2, 2, 8}}};
+
+/// How a problem is cut into blocks and warps; fixed when the plan is made.
+///
+/// A row is 16 outputs of `block_j` neighbouring j; rows are numbered with j fastest. A block has warps for
+/// `rows` of them, each for `l_warps` parts of l, `steps` steps long, and these for `sample_warps` parts of
+/// the samples.
+struct Cut {
+  Shape shape{8, 8, 1};
+  int steps = 1;
+  int rows = 1, l_warps = 1, sample_warps = 1;
+  int row_blocks = 1;  ///< of one i
+  int j_groups = 1;    ///< d / block_j
+  int sample_blocks = 1;
+
+  [[nodiscard]] __host__ __device__ int warps() const { return rows * l_warps * sample_warps; }
+  /// Of weights, which warps of different samples share.
+  [[nodiscard]] __host__ __device__ int chunks() const { return rows * l_warps; }
+  [[nodiscard]] __host__ __device__ int chunk_bytes() const { return steps * shape.block_j * operand_bytes; }
+};
+
+/// Where things lie in a block's shared memory, in bytes. Weights are first; sums that meet take their place:
+/// [row][part of the samples][item][part of l][4 floats][lane].
+struct SharedLayout {
+  int barriers;  ///< one for each chunk
+  int unused;    ///< 4 bytes that nobody reads
+  int total;
+};
+[[nodiscard]] __host__ __device__ inline SharedLayout shared_layout(const Cut& cut) {
+  const int weights = cut.chunks() * cut.chunk_bytes();
+  const int sums = cut.l_warps == 1 ? 0 : cut.warps() * cut.shape.items() * cut.shape.item_floats() * 4 * 32;
+  SharedLayout s{};
+  s.barriers = weights > sums ? weights : sums;
+  s.unused = s.barriers + cut.chunks() * 8;
+  s.total = s.unused + 8;
+  return s;
+}
+
+[[nodiscard]] __host__ __device__ inline PackedPlace packed_place(const Cut& cut, std::int64_t index) {
+  Digits digits(index);
+  // The left operand of m16n8k16: the first pair of terms for outputs g and g + 8, then the second pair.
+  const auto in_pair = static_cast<int>(digits.take(2)), next_k = static_cast<int>(digits.take(2)),
+             pair = static_cast<int>(digits.take(2)), lane = static_cast<int>(digits.take(32));
+  const std::int64_t j = digits.take(cut.shape.block_j), step = digits.take(cut.steps),
+                     part = digits.take(cut.l_warps),
+                     row = digits.take(std::int64_t{cut.rows} * cut.row_blocks);
+  return {.i = digits.rest(),
+          .k = row / cut.j_groups * tile_k + next_k * 8 + lane / 4,
+          .l = (part * cut.steps + step) * step_l + cut.shape.term_of(lane % 4, pair * 2 + in_pair),
+          .j = row % cut.j_groups * cut.shape.block_j + j};
+}
+
+/// Everything one launch needs.
+struct Arguments {
+  const std::byte* weights;
+  const void* x;
+  void* y;
+  const void* bias;  ///< null when there is none
+  Cut cut;
+  int batch;
+  Activation activation;
+  bool x_vectors, y_vectors;  ///< whether they are aligned: else elements are loaded and stored
+  int b, c, d;
+  int x_sample;
+  std::int64_t y_sample;
+  Divisor row_blocks, blocks_of_samples, j_groups, sample_warps, l_warps;
+};
+
+}  // namespace kronsparse::cuda::direct

@@ -1,0 +1,170 @@
+// The product for small batches where neighbouring j lie together: the kernel. direct_tiles.cuh says how it
+// works.
+#pragma once
+
+#include "cuda/direct_x.cuh"
+#include "cuda/kernel_arguments.cuh"
+
+namespace kronsparse::cuda {
+namespace direct {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+/// Where a block stands.
+struct BlockPlace {
+  int row_block;  ///< of all i
+  int i, first_row, first_sample;
+
+  __device__ explicit BlockPlace(const Arguments& args) {
+    // Blocks of the same weights are neighbours: they read them at the same time.
+    const unsigned number = ptx::block_number();
+    row_block = static_cast<int>(args.blocks_of_samples.quotient(number));
+    const int sample_block =
+        static_cast<int>(number) - row_block * static_cast<int>(args.blocks_of_samples.value());
+    i = static_cast<int>(args.row_blocks.quotient(static_cast<unsigned>(row_block)));
+    first_row = (row_block - i * args.cut.row_blocks) * args.cut.rows;
+    first_sample = sample_block * args.cut.sample_warps * args.cut.shape.tiles * tile_samples;
+  }
+
+  [[nodiscard]] __device__ RowPlace row_place(const Arguments& args, int row, int sample_warp) const {
+    const int of_i = first_row + row;
+    const auto k_tile = static_cast<int>(args.j_groups.quotient(static_cast<unsigned>(of_i)));
+    return {.i = i,
+            .first_k = k_tile * tile_k,
+            .first_j = (of_i - k_tile * args.cut.j_groups) * args.cut.shape.block_j,
+            .first_sample = first_sample + sample_warp * args.cut.shape.tiles * tile_samples};
+  }
+};
+
+template <class T>
+__device__ inline void multiply_tile(float (&sums)[4], const uint4& weights, std::uint32_t x0,
+                                     std::uint32_t x1) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>)
+    ptx::mma_bf16(sums, weights, x0, x1);
+  else
+    ptx::mma_f16(sums, weights, x0, x1);
+}
+
+#endif
+
+}  // namespace direct
+
+template <class T, int block_j, int load, int tiles>
+__global__ void __launch_bounds__(direct::Shape{block_j, load, tiles}.max_warps() * 32, 1)
+    multiply_direct(const __grid_constant__ direct::Arguments args) {
+  using namespace direct;
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(128) std::byte shared_memory[];
+  constexpr Shape shape{block_j, load, tiles};
+  constexpr int floats = shape.item_floats(), item_bytes = floats * 4 * 32;
+  const Cut& cut = args.cut;
+  const SharedLayout layout = shared_layout(cut);
+  const std::uint32_t base = ptx::shared_address(shared_memory);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0);
+  ptx::let_later_kernels_start();
+  const BlockPlace place(args);
+  const auto chunk = static_cast<int>(args.sample_warps.quotient(static_cast<unsigned>(warp)));
+  const int sample_warp = warp - chunk * cut.sample_warps;
+  const auto row = static_cast<int>(args.l_warps.quotient(static_cast<unsigned>(chunk)));
+  const int part = chunk - row * cut.l_warps;
+
+  const std::uint32_t weights = base + chunk * cut.chunk_bytes(),
+                      barrier = base + layout.barriers + chunk * 8;
+  if (sample_warp == 0 && lane == 0) {
+    ptx::barrier_init(barrier, 1);
+    ptx::barrier_init_fence();
+    ptx::barrier_arrive_expecting(barrier, cut.chunk_bytes());
+    ptx::copy_bulk(weights,
+                   args.weights + (std::int64_t{place.row_block} * cut.chunks() + chunk) * cut.chunk_bytes(),
+                   cut.chunk_bytes(), barrier);
+  }
+  const RowPlace row_place = place.row_place(args, row, sample_warp);
+  const auto* x =
+      static_cast<const std::uint16_t*>(args.x) + std::int64_t{place.i} * args.c * args.d + row_place.first_j;
+  int samples[tiles];  // where they begin; those that do not exist are the last, and not stored
+#pragma unroll
+  for (int tile = 0; tile < tiles; ++tile)
+    samples[tile] =
+        min(row_place.first_sample + tile * tile_samples + lane / 4, args.batch - 1) * args.x_sample;
+  const int first_l = part * cut.steps * step_l;
+  read_arguments<0>(args, base + layout.unused);
+  __syncthreads();  // barriers are there
+  ptx::wait_for_earlier_kernels();
+
+  float sums[tiles][block_j][4] = {};
+  const auto multiply = [&](const StepOfX<block_j, load, tiles>& step_of_x, int step) {
+#pragma unroll
+    for (int j = 0; j < block_j; ++j) {
+      const uint4 left = ptx::load_shared_16(weights + (step * block_j + j) * operand_bytes + lane * 16);
+#pragma unroll
+      for (int tile = 0; tile < tiles; ++tile)
+        multiply_tile<T>(sums[tile][j], left, step_of_x.pair(tile, j, 0), step_of_x.pair(tile, j, 1));
+    }
+  };
+  StepOfX<block_j, load, tiles> even, odd;
+  even.load(args, x, samples, first_l);
+  ptx::barrier_wait(barrier, 0);
+#pragma unroll 1
+  for (int step = 0; step < cut.steps; step += 2) {
+    if (step + 1 < cut.steps) odd.load(args, x, samples, first_l + (step + 1) * step_l);
+    multiply(even, step);
+    if (step + 1 == cut.steps) break;
+    if (step + 2 < cut.steps) even.load(args, x, samples, first_l + (step + 2) * step_l);
+    multiply(odd, step + 1);
+  }
+
+  const auto gather = [&](float(&of_item)[floats], int item) {
+#pragma unroll
+    for (int f = 0; f < floats; ++f) {
+      const int at = item * (floats / block_j) + f / block_j;
+      of_item[f] = sums[at / 4][f % block_j][at % 4];
+    }
+  };
+  if (cut.l_warps == 1) {
+    const Store<T, block_j, tiles> store(args, row_place);
+#pragma unroll
+    for (int item = 0; item < shape.items(); ++item) {
+      float of_item[floats];
+      gather(of_item, item);
+      store.item(of_item, item);
+    }
+    return;
+  }
+
+  __syncthreads();  // the weights have been read, sums may take their place
+  const int first_item = (row * cut.sample_warps + sample_warp) * shape.items();
+#pragma unroll
+  for (int item = 0; item < shape.items(); ++item) {
+    float of_item[floats];
+    gather(of_item, item);
+    const std::uint32_t to = base + ((first_item + item) * cut.l_warps + part) * item_bytes + lane * 16;
+#pragma unroll
+    for (int f = 0; f < floats; f += 4)
+      ptx::store_shared_floats(to + f * 128, of_item[f], of_item[f + 1], of_item[f + 2], of_item[f + 3]);
+  }
+  __syncthreads();
+  const int items = cut.rows * cut.sample_warps * shape.items();
+#pragma unroll 1
+  for (int item = warp; item < items; item += cut.warps()) {
+    const std::uint32_t from = base + item * cut.l_warps * item_bytes + lane * 16;
+    float of_item[floats] = {};
+#pragma unroll 4
+    for (int p = 0; p < cut.l_warps; ++p)
+#pragma unroll
+      for (int f = 0; f < floats; f += 4) {
+        const uint4 four = ptx::load_shared_16(from + p * item_bytes + f * 128);
+        of_item[f] += __uint_as_float(four.x), of_item[f + 1] += __uint_as_float(four.y);
+        of_item[f + 2] += __uint_as_float(four.z), of_item[f + 3] += __uint_as_float(four.w);
+      }
+    const int row_and_samples = item / shape.items();
+    const auto item_row =
+        static_cast<int>(args.sample_warps.quotient(static_cast<unsigned>(row_and_samples)));
+    const RowPlace item_place =
+        place.row_place(args, item_row, row_and_samples - item_row * cut.sample_warps);
+    Store<T, block_j, tiles>(args, item_place).item(of_item, item % shape.items());
+  }
+#endif
+}
+
+}  // namespace kronsparse::cuda
