@@ -103,13 +103,6 @@ std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts) {
   return all;
 }
 
-Choice choose(const Problem& problem, const GpuFacts& facts) {
-  Choice best;
-  for (const Choice& choice : choices(problem, facts))
-    if (choice.seconds < best.seconds) best = choice;
-  return best;
-}
-
 int shared_percent(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double share =
       blocks_of_each(cut, p, facts) * shared_bytes_of(cut) / (static_cast<double>(facts.shared_bytes) + 1024);

@@ -3,10 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
-#include <string>
 #include <vector>
 
+#include "cuda/cut_choice.hpp"
 #include "cuda/direct_tiles.cuh"
 #include "cuda/product.hpp"
 #include "cuda/runtime.hpp"
@@ -16,16 +15,15 @@ namespace kronsparse::cuda {
 
 namespace direct {
 
-struct Choice {
-  Cut cut;
-  double seconds = std::numeric_limits<double>::infinity();  ///< predicted; infinite where there is no way
-};
+using Choice = CutChoice<Cut>;
 
 /// Every cut worth considering; none where d is odd or the weights of 16 outputs do not fit into shared
 /// memory.
 [[nodiscard]] std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts);
 /// The cheapest of them, by the cost model.
-[[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts);
+[[nodiscard]] inline Choice choose(const Problem& problem, const GpuFacts& facts) {
+  return cheapest(choices(problem, facts));
+}
 
 [[nodiscard]] inline std::int64_t blocks_of(const Cut& cut, const Product& p) {
   return p.a * cut.row_blocks * cut.sample_blocks;

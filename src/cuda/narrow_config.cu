@@ -159,13 +159,6 @@ std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts) {
   return all;
 }
 
-Choice choose(const Problem& problem, const GpuFacts& facts) {
-  Choice best;
-  for (const Choice& choice : choices(problem, facts))
-    if (choice.seconds < best.seconds) best = choice;
-  return best;
-}
-
 Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights) {
   const Product p = product_of(problem);
   return {.x_map = {},

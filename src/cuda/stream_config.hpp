@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
+#include "cuda/cut_choice.hpp"
 #include "cuda/product.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/stream_tiles.cuh"
@@ -15,10 +15,7 @@ namespace stream {
 
 inline constexpr int max_batch = 64;
 
-struct Choice {
-  Cut cut;
-  double seconds = std::numeric_limits<double>::infinity();  ///< predicted; infinite where there is no way
-};
+using Choice = CutChoice<Cut>;
 
 /// The cheapest cut, by the cost model.
 [[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts);

@@ -6,66 +6,26 @@
 #include <tuple>
 #include <vector>
 
-#include "cases.hpp"
 #include "direct_run.hpp"
-#include "picker.hpp"
+#include "small_batch_cases.hpp"
 
 namespace kronsparse::emulation {
 namespace {
 
-std::vector<DirectCut> cuts;
+std::string text_of(const cuda::direct::Cut& cut) {
+  const std::string shape = std::to_string(cut.shape.block_j) + " j, loads of " +
+                            std::to_string(cut.shape.load) + ", " + std::to_string(cut.shape.tiles) +
+                            " tiles";
+  return shape + ", " + std::to_string(cut.steps) + " steps, warps " + std::to_string(cut.rows) + " x " +
+         std::to_string(cut.l_warps) + " x " + std::to_string(cut.sample_warps);
+}
 
-/// By the cut that number `which` falls to, of those for the problem that are wanted.
-template <class Wanted>
-void run(const ProductCase& one, std::size_t which, const Wanted& wanted) {
-  std::vector<cuda::direct::Choice> choices = cuda::direct::choices(one.problem, one.gpu());
-  std::erase_if(choices, [&](const cuda::direct::Choice& choice) { return !wanted(choice.cut); });
-  if (choices.empty()) {
-    ADD_FAILURE() << one.text() << ": there is no way to cut it";
-    return;
-  }
-  const cuda::direct::Cut& cut = choices[which % choices.size()].cut;
-  try {
-    cuts.push_back(run_direct(one, cut));
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << one.text() << " (" << cut.shape.block_j << " j, loads of " << cut.shape.load << ", "
-                  << cut.shape.tiles << " tiles, " << cut.steps << " steps, warps " << cut.rows << " x "
-                  << cut.l_warps << " x " << cut.sample_warps << "): " << error.what();
-  }
-}
-void run(const ProductCase& one, std::size_t which) {
-  run(one, which, [](const cuda::direct::Cut&) { return true; });
-}
+CutCases<cuda::direct::Cut, DirectCut> cases(cuda::direct::choices, run_direct, text_of);
 
 ProductCase any_case(DType dtype, Picker& pick) {
-  const std::int64_t blocks[] = {1, 2, 3};
   const std::int64_t rows[] = {1, 7, 16, 33, 64};
-  const std::int64_t terms[] = {1, 3, 8, 12, 50, 64, 100, 264};
   const std::int64_t products[] = {2, 4, 6, 8, 12, 16, 24, 34};
-  const std::int64_t batches[] = {1, 7, 8, 20, 33, 64, 64};
-  const Activation activations[] = {Activation::none, Activation::none, Activation::relu, Activation::gelu};
-  ProductCase one;
-  Problem& problem = one.problem;
-  problem.dtype = dtype;
-  problem.layout = Layout::batch_first;
-  constexpr double most_work = 1.5e6;  // of the plain loop that the results are compared with
-  do {
-    problem.pattern = {pick.of(blocks), pick.of(rows), pick.of(terms), pick.of(products)};
-    problem.batch = pick.of(batches);
-  } while (static_cast<double>(problem.pattern.nnz()) * static_cast<double>(problem.batch) > most_work);
-  if (pick.next(4) == 0) {
-    problem.operation = Operation::transposed;
-  } else {
-    problem.bias = pick.next(2) == 0;
-    problem.activation = pick.of(activations);
-  }
-  pick_strides(problem, pick);
-  const int offsets[] = {0, 0, 0, 4, 3};
-  one.x_offset = pick.of(offsets);
-  one.y_offset = pick.of(offsets);
-  one.infinite = pick.next(6) == 0;
-  one.timing = pick.next(2) == 0 ? Timing::late : Timing::early;
-  return one;
+  return small_batch_case(dtype, pick, rows, products);
 }
 
 TEST(Direct, EveryShape) {
@@ -80,7 +40,7 @@ TEST(Direct, EveryShape) {
       one.problem.batch = shape.tiles * 8 - 3;
       one.problem.bias = true;
       one.timing = pick.next(2) == 0 ? Timing::late : Timing::early;
-      run(one, pick.next(1000), [&](const cuda::direct::Cut& cut) { return cut.shape == shape; });
+      cases.run(one, pick.next(1000), [&](const cuda::direct::Cut& cut) { return cut.shape == shape; });
       if (quick) break;
     }
 }
@@ -92,7 +52,7 @@ TEST(Direct, AnyProblem) {
     while (left > 0) {
       const ProductCase one = any_case(dtype, pick);
       if (cuda::direct::choices(one.problem, one.gpu()).empty()) continue;  // rows of x an odd number apart
-      run(one, pick.next(1000));
+      cases.run(one, pick.next(1000));
       --left;
     }
   }
@@ -107,18 +67,18 @@ TEST(Direct, LongSums) {
       ProductCase one;
       one.problem = Problem::parse(text);
       one.timing = at % 2 == 0 ? Timing::late : Timing::early;
-      run(one, pick.next(1000), [](const cuda::direct::Cut& cut) { return cut.l_warps >= 8; });
+      cases.run(one, pick.next(1000), [](const cuda::direct::Cut& cut) { return cut.l_warps >= 8; });
     }
 }
 
 /// Cases are picked, and cuts for them: this says that nothing is left out.
 /// Run by itself (a filter) it has nothing to look at.
 TEST(DirectCoverage, EveryWay) {
-  if (quick || cuts.empty()) GTEST_SKIP() << "needs all cases";
+  if (quick || cases.runs().empty()) GTEST_SKIP() << "needs all cases";
   std::set<std::tuple<DType, int, int, int>> shapes;
   std::set<int> rows, l_warps, sample_warps, parities;
   std::set<bool> x_vectors, y_vectors;
-  for (const DirectCut& how : cuts) {
+  for (const DirectCut& how : cases.runs()) {
     const cuda::direct::Cut& cut = how.cut;
     shapes.emplace(how.dtype, cut.shape.block_j, cut.shape.load, cut.shape.tiles);
     rows.insert(cut.rows);

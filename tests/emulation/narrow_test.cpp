@@ -6,66 +6,24 @@
 #include <tuple>
 #include <vector>
 
-#include "cases.hpp"
 #include "narrow_run.hpp"
-#include "picker.hpp"
+#include "small_batch_cases.hpp"
 
 namespace kronsparse::emulation {
 namespace {
 
-std::vector<NarrowCut> cuts;
+std::string text_of(const cuda::narrow::Cut& cut) {
+  return std::to_string(cut.shape.outputs) + " outputs, splits " + std::to_string(cut.splits) +
+         ", warpgroups " + std::to_string(cut.warpgroups) + ", stages " + std::to_string(cut.stages) +
+         " of " + std::to_string(cut.stage_slabs);
+}
 
-/// By the cut that number `which` falls to, of those for the problem that are wanted.
-template <class Wanted>
-void run(const ProductCase& one, std::size_t which, const Wanted& wanted) {
-  std::vector<cuda::narrow::Choice> choices = cuda::narrow::choices(one.problem, one.gpu());
-  std::erase_if(choices, [&](const cuda::narrow::Choice& choice) { return !wanted(choice.cut); });
-  if (choices.empty()) {
-    ADD_FAILURE() << one.text() << ": there is no way to cut it";
-    return;
-  }
-  const cuda::narrow::Cut& cut = choices[which % choices.size()].cut;
-  try {
-    cuts.push_back(run_narrow(one, cut));
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << one.text() << " (" << cut.shape.outputs << " outputs, splits " << cut.splits
-                  << ", warpgroups " << cut.warpgroups << ", stages " << cut.stages << " of "
-                  << cut.stage_slabs << "): " << error.what();
-  }
-}
-void run(const ProductCase& one, std::size_t which) {
-  run(one, which, [](const cuda::narrow::Cut&) { return true; });
-}
+CutCases<cuda::narrow::Cut, NarrowCut> cases(cuda::narrow::choices, run_narrow, text_of);
 
 ProductCase any_case(DType dtype, Picker& pick) {
-  const std::int64_t blocks[] = {1, 2, 3};
   const std::int64_t rows[] = {1, 7, 8, 33, 64, 70};
-  const std::int64_t terms[] = {1, 3, 8, 12, 50, 64, 100, 264};
   const std::int64_t products[] = {1, 2, 4, 8, 16, 24, 32};
-  const std::int64_t batches[] = {1, 7, 8, 20, 33, 64, 64};
-  const Activation activations[] = {Activation::none, Activation::none, Activation::relu, Activation::gelu};
-  ProductCase one;
-  Problem& problem = one.problem;
-  problem.dtype = dtype;
-  problem.layout = Layout::batch_first;
-  constexpr double most_work = 1.5e6;  // of the plain loop that the results are compared with
-  do {
-    problem.pattern = {pick.of(blocks), pick.of(rows), pick.of(terms), pick.of(products)};
-    problem.batch = pick.of(batches);
-  } while (static_cast<double>(problem.pattern.nnz()) * static_cast<double>(problem.batch) > most_work);
-  if (pick.next(4) == 0) {
-    problem.operation = Operation::transposed;
-  } else {
-    problem.bias = pick.next(2) == 0;
-    problem.activation = pick.of(activations);
-  }
-  pick_strides(problem, pick);
-  const int offsets[] = {0, 0, 0, 4, 3};
-  one.x_offset = pick.of(offsets);
-  one.y_offset = pick.of(offsets);
-  one.infinite = pick.next(6) == 0;
-  one.timing = pick.next(2) == 0 ? Timing::late : Timing::early;
-  return one;
+  return small_batch_case(dtype, pick, rows, products);
 }
 
 TEST(Narrow, EveryShape) {
@@ -78,7 +36,7 @@ TEST(Narrow, EveryShape) {
       one.problem.batch = pick.next(2) == 0 ? 64 : 40;
       one.problem.bias = true;
       one.timing = pick.next(2) == 0 ? Timing::late : Timing::early;
-      run(one, pick.next(1000), [&](const cuda::narrow::Cut& cut) { return cut.shape == shape; });
+      cases.run(one, pick.next(1000), [&](const cuda::narrow::Cut& cut) { return cut.shape == shape; });
       if (quick) break;
     }
 }
@@ -86,7 +44,7 @@ TEST(Narrow, EveryShape) {
 TEST(Narrow, AnyProblem) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     Picker pick(static_cast<std::uint64_t>(dtype));
-    for (int at = 0; at < (quick ? 8 : 60); ++at) run(any_case(dtype, pick), pick.next(1000));
+    for (int at = 0; at < (quick ? 8 : 60); ++at) cases.run(any_case(dtype, pick), pick.next(1000));
   }
 }
 
@@ -101,19 +59,19 @@ TEST(Narrow, LongSums) {
       ProductCase one;
       one.problem = Problem::parse(text);
       one.timing = at % 2 == 0 ? Timing::late : Timing::early;
-      run(one, pick.next(1000));
+      cases.run(one, pick.next(1000));
     }
 }
 
 /// Cases are picked, and cuts for them: this says that nothing is left out.
 /// Run by itself (a filter) it has nothing to look at.
 TEST(NarrowCoverage, EveryWay) {
-  if (quick || cuts.empty()) GTEST_SKIP() << "needs all cases";
+  if (quick || cases.runs().empty()) GTEST_SKIP() << "needs all cases";
   std::set<std::tuple<DType, int, int>> shapes;
   std::set<int> splits, warpgroups, stage_slabs;
   std::set<bool> boxes, y_vectors, refilled;
   std::set<int> parts_of_j;
-  for (const NarrowCut& how : cuts) {
+  for (const NarrowCut& how : cases.runs()) {
     const cuda::narrow::Cut& cut = how.cut;
     shapes.emplace(how.dtype, cut.shape.block_j, cut.shape.outputs);
     splits.insert(cut.splits);
