@@ -112,11 +112,13 @@ void launch(std::string_view name, const void* kernel, const LaunchShape& shape,
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
   }
+#if CUDART_VERSION >= 13000  // the first 12 have no such attribute
   if (shape.shared_percent != cudaSharedmemCarveoutDefault) {
     cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
     attribute.id = cudaLaunchAttributePreferredSharedMemoryCarveout;
     attribute.val.sharedMemCarveout = static_cast<unsigned>(shape.shared_percent);
   }
+#endif
   std::array<void*, sizeof...(Arguments)> parameters{
       const_cast<void*>(static_cast<const void*>(&arguments))...};
   // Not asked for cudaGetLastError: that may be the error of somebody else's earlier call.
