@@ -17,8 +17,7 @@ namespace {
 std::string refuse(const Problem& problem, Device device) {
   if (std::string reason = half_refusal(problem); !reason.empty()) return reason;
   if (problem.layout != Layout::batch_first) return "takes batch_first only";
-  if (problem.batch > max_samples)
-    return message("is for batches of at most {}, not {}", max_samples, problem.batch);
+  if (std::string reason = batch_refusal(problem, max_samples); !reason.empty()) return reason;
   if (problem.pattern.d % 2 != 0) return message("takes even d, not {}", problem.pattern.d);
   const GpuFacts& facts = gpu(device);
   if (std::string reason = capability_refusal(facts, 90); !reason.empty()) return reason;

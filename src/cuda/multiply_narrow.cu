@@ -17,8 +17,7 @@ namespace {
 std::string refuse(const Problem& problem, Device device) {
   if (std::string reason = half_refusal(problem); !reason.empty()) return reason;
   if (problem.layout != Layout::batch_first) return "takes batch_first only";
-  if (problem.batch > max_samples)
-    return message("is for batches of at most {}, not {}", max_samples, problem.batch);
+  if (std::string reason = batch_refusal(problem, max_samples); !reason.empty()) return reason;
   const std::int64_t d = problem.pattern.d;
   if (d != 1 && d != 2 && d != 4 && d % 8 != 0)
     return message("takes d = 1, 2, 4 or multiples of 8, not {}", d);

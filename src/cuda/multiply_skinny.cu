@@ -323,8 +323,7 @@ std::string refuse(const Problem& problem, Device device) {
   if (problem.operation == Operation::gradient) return "computes products, not the gradient of the values";
   if (problem.dtype != DType::f16 && problem.dtype != DType::bf16 && problem.dtype != DType::f32)
     return message("multiplies f16, bf16 and f32, not {}", name(problem.dtype));
-  if (problem.batch > max_batch)
-    return message("is for batches of at most {}, not {}", max_batch, problem.batch);
+  if (std::string reason = batch_refusal(problem, max_batch); !reason.empty()) return reason;
   const GpuFacts& facts = gpu(device);
   if (std::string reason = capability_refusal(facts, 80); !reason.empty()) return reason;
   const Choice choice = choose(problem, facts);

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "core/implementation.hpp"
-#include "core/message.hpp"
 #include "cuda/backend.hpp"
 #include "cuda/cut_executor.cuh"
 #include "cuda/multiply_stream.cuh"
@@ -17,8 +16,7 @@ namespace {
 
 std::string refuse(const Problem& problem, Device device) {
   if (std::string reason = half_refusal(problem); !reason.empty()) return reason;
-  if (problem.batch > max_batch)
-    return message("is for batches of at most {}, not {}", max_batch, problem.batch);
+  if (std::string reason = batch_refusal(problem, max_batch); !reason.empty()) return reason;
   const GpuFacts& facts = gpu(device);
   if (std::string reason = hopper_refusal(facts); !reason.empty()) return reason;
   if (!std::isfinite(choose(problem, facts).seconds))

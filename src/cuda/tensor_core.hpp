@@ -43,6 +43,12 @@ namespace kronsparse::cuda {
   return problem.dtype == DType::f32 ? "takes half types, f32 has its own kernels" : "";
 }
 
+/// Why a kernel for at most so many samples cannot take the problem; empty when it can.
+[[nodiscard]] inline std::string batch_refusal(const Problem& problem, std::int64_t most) {
+  if (problem.batch <= most) return {};
+  return message("is for batches of at most {}, not {}", most, problem.batch);
+}
+
 /// Why the GPU, or what was compiled for it, lacks what this and later capabilities have, 80 for 8.0; empty
 /// when neither does.
 [[nodiscard]] inline std::string capability_refusal(const GpuFacts& facts, int needed) {
