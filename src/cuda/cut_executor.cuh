@@ -1,7 +1,11 @@
-// Plans of the kernels for small batches, stream and narrow, which differ in their cuts and arguments alone.
+// Plans of the kernels for small batches, direct, stream and narrow, which differ in their cuts and arguments
+// alone.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
+#include <memory>
+#include <string>
 
 #include "core/implementation.hpp"
 #include "cuda/launch.hpp"
@@ -59,5 +63,32 @@ class CutExecutor final : public Executor {
   FreshWeights fresh_;
   Arguments arguments_{};  ///< all but the operands
 };
+
+/// The entry in the table of a kernel with many cuts. `Family` has the types Cut and Arguments and says
+///   name, kernel_name, summary, uncut          texts; the last is the refusal where no cut is possible
+///   refusal(problem), gpu_refusal(facts)       why not, empty when it can
+///   choose(problem, facts)                     the cheapest cut
+///   kernel(dtype, cut), launch_shape(cut, product, facts)
+template <class Family>
+[[nodiscard]] Implementation implementation_by_cuts() {
+  return {.name = Family::name,
+          .backend = Backend::cuda,
+          .summary = Family::summary,
+          .refuse = [](const Problem& problem, Device device) -> std::string {
+            if (std::string reason = Family::refusal(problem); !reason.empty()) return reason;
+            const GpuFacts& facts = gpu(device);
+            if (std::string reason = Family::gpu_refusal(facts); !reason.empty()) return reason;
+            return std::isfinite(Family::choose(problem, facts).seconds) ? "" : Family::uncut;
+          },
+          .predict = [](const Problem& problem,
+                        Device device) { return Family::choose(problem, gpu(device)).seconds; },
+          .make = [](const Problem& problem, Device device) -> std::unique_ptr<Executor> {
+            const GpuFacts& facts = gpu(device);
+            const typename Family::Cut cut = Family::choose(problem, facts).cut;
+            return std::make_unique<CutExecutor<typename Family::Cut, typename Family::Arguments>>(
+                Family::kernel_name, problem, device, cut, Family::kernel(problem.dtype, cut),
+                Family::launch_shape(cut, product_of(problem), facts));
+          }};
+}
 
 }  // namespace kronsparse::cuda

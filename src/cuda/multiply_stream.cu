@@ -1,54 +1,45 @@
 // The product for small batches on Hopper: packing, launch, its entry in the table.
-#include <cmath>
-#include <memory>
 #include <string>
 
 #include "core/implementation.hpp"
 #include "cuda/backend.hpp"
 #include "cuda/cut_executor.cuh"
-#include "cuda/multiply_stream.cuh"
 #include "cuda/stream_config.hpp"
 #include "cuda/tensor_core.hpp"
 
 namespace kronsparse::cuda {
-namespace stream {
 namespace {
 
-std::string refuse(const Problem& problem, Device device) {
-  if (std::string reason = half_refusal(problem); !reason.empty()) return reason;
-  if (std::string reason = batch_refusal(problem, max_batch); !reason.empty()) return reason;
-  const GpuFacts& facts = gpu(device);
-  if (std::string reason = hopper_refusal(facts); !reason.empty()) return reason;
-  if (!std::isfinite(choose(problem, facts).seconds))
-    return "has no way to cut a pattern of this size into blocks";
-  return {};
-}
+struct Stream {
+  using Cut = stream::Cut;
+  using Arguments = stream::Arguments;
+  static constexpr const char* name = "stream";
+  static constexpr const char* kernel_name = "multiply_stream";
+  static constexpr const char* summary =
+      "batches up to 64 of half types: weights streamed by the copy engine to Hopper's tensor cores";
+  static constexpr const char* uncut = "has no way to cut a pattern of this size into blocks";
 
-double predict(const Problem& problem, Device device) { return choose(problem, gpu(device)).seconds; }
-
-std::unique_ptr<Executor> make(const Problem& problem, Device device) {
-  const Cut cut = choose(problem, gpu(device)).cut;
-  const Product p = product_of(problem);
-  return std::make_unique<CutExecutor<Cut, Arguments>>(
-      "multiply_stream", problem, device, cut,
-      reinterpret_cast<const void*>(stream_kernel(problem.dtype, cut.samples)),
-      LaunchShape{.blocks = static_cast<unsigned>(blocks_of_weights(cut, p) * sample_blocks(cut, p)),
-                  .threads = cut.threads + producer_threads,
-                  .shared_bytes = static_cast<std::size_t>(shared_layout(cut).total),
-                  .cluster_blocks = cut.cluster});
-}
+  static std::string refusal(const Problem& problem) {
+    if (std::string reason = half_refusal(problem); !reason.empty()) return reason;
+    return batch_refusal(problem, stream::max_batch);
+  }
+  static std::string gpu_refusal(const GpuFacts& facts) { return hopper_refusal(facts); }
+  static stream::Choice choose(const Problem& problem, const GpuFacts& facts) {
+    return stream::choose(problem, facts);
+  }
+  static const void* kernel(DType dtype, const Cut& cut) {
+    return reinterpret_cast<const void*>(stream_kernel(dtype, cut.samples));
+  }
+  static LaunchShape launch_shape(const Cut& cut, const Product& p, const GpuFacts& /*facts*/) {
+    return {.blocks = static_cast<unsigned>(blocks_of_weights(cut, p) * sample_blocks(cut, p)),
+            .threads = cut.threads + stream::producer_threads,
+            .shared_bytes = static_cast<std::size_t>(shared_layout(cut).total),
+            .cluster_blocks = cut.cluster};
+  }
+};
 
 }  // namespace
-}  // namespace stream
 
-Implementation stream_implementation() {
-  return {.name = "stream",
-          .backend = Backend::cuda,
-          .summary =
-              "batches up to 64 of half types: weights streamed by the copy engine to Hopper's tensor cores",
-          .refuse = stream::refuse,
-          .predict = stream::predict,
-          .make = stream::make};
-}
+Implementation stream_implementation() { return implementation_by_cuts<Stream>(); }
 
 }  // namespace kronsparse::cuda
