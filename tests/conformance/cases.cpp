@@ -164,6 +164,11 @@ std::vector<Case> cases(DType dtype, Layout layout, Operation operation, bool qu
     stride(problem, index);
     result.push_back({problem, index});
   }
+  // Weights that do not fit into half of a core's L2, which are multiplied in another order.
+  if (dtype == DType::f32 && layout == Layout::batch_first && operation != Operation::gradient)
+    result.push_back(
+        {{.pattern = {1, 96, 90, 48}, .batch = 53, .dtype = dtype, .layout = layout, .operation = operation},
+         sizes.size()});
   return result;
 }
 

@@ -25,19 +25,20 @@ struct Prefetch {
   std::int64_t rows = 0;
   std::int64_t row_bytes = 0;
   std::int64_t row_stride = 0;  ///< bytes
+  std::int64_t step = line;     ///< bytes from one line to the next that is wanted
   std::int64_t offset = 0;
   std::int64_t lines_per_call = 0;
 
   static constexpr std::int64_t line = 64;
   /// Spreads the block over `calls` calls of advance().
   __attribute__((always_inline)) void spread_over(std::int64_t calls) {
-    const std::int64_t lines = rows * ((row_bytes + line - 1) / line);
+    const std::int64_t lines = rows * ((row_bytes + step - 1) / step);
     lines_per_call = calls > 0 ? (lines + calls - 1) / calls : lines;
   }
   __attribute__((always_inline)) void advance() {
     for (std::int64_t n = lines_per_call; n > 0 && rows > 0; --n) {
       __builtin_prefetch(row + offset, 0, 2);
-      offset += line;
+      offset += step;
       if (offset >= row_bytes) {
         offset = 0;
         row += row_stride;

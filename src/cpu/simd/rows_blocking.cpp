@@ -64,6 +64,8 @@ void RowsPart<Real>::choose_blocks(const std::vector<Segments>& segments) {
   const std::int64_t row_bytes =
       (in_place_ ? block_group_ * d_ : unit_width) * (copy_depth_ + shape_.outs) * real;
   auto rows = std::min<std::int64_t>({l2 / 4 / row_bytes, static_cast<std::int64_t>(64 / row_pages), 240});
+  // Weights that do not stay in L2 after all are read once for these rows: the more of them the better.
+  if (weights_stay_) rows = std::min<std::int64_t>(l2 / 2 / (unit_width * depth_ * real), 2 * whole_tiles);
   rows = std::max(rows, copy_depth_ < depth_ ? max_tile_rows : whole_tiles);
   const std::int64_t threads = threads_for(seconds_alone(problem_, kernels_));
   const std::int64_t others = block_groups() * units_.count;
@@ -102,7 +104,9 @@ void RowsPart<Real>::Units::set_per_task(std::int64_t panels_of_task) {
 }
 
 /// Units by segments: all narrow ones together; of the full ones as many as
-/// leave room in half of L2 for a good number of rows.
+/// leave room in half of L2 for a good number of rows. Where that half does not hold
+/// the weights of them all, x is no larger than y and a segment is a cache line, one
+/// segment, whose weights stay from one block of rows to the next.
 template <class Real>
 void RowsPart<Real>::choose_units(const std::vector<Segments>& segments) {
   const Segments& last = segments.back();
@@ -114,7 +118,12 @@ void RowsPart<Real>::choose_units(const std::vector<Segments>& segments) {
     const std::int64_t l2 = static_cast<std::int64_t>(cpu_info().l2_bytes);
     constexpr std::int64_t good_rows = 24;
     const std::int64_t budget = l2 / 2 / (good_rows * depth_ * static_cast<std::int64_t>(sizeof(Real)));
-    const std::int64_t count = std::clamp<std::int64_t>(budget / kernels_.lanes, 1, last.count);
+    std::int64_t count = std::clamp<std::int64_t>(budget / kernels_.lanes, 1, last.count);
+    const std::int64_t weights =
+        panels_.groups().front().width * depth_ * static_cast<std::int64_t>(sizeof(Real));
+    weights_stay_ = kernels_.lanes * sizeof(Real) == cache_line && shape_.outs >= shape_.depth &&
+                    last.count * weights > l2 / 2 && weights <= 2 * l2;
+    if (weights_stay_) count = 1;
     units_.width = count * kernels_.lanes;
     units_.per_copy = count * panels_.groups().front().panels_per_segment;
   }

@@ -43,15 +43,15 @@ template <class Real>
 auto RowsPart<Real>::task_at(std::int64_t index) const -> Task {
   const std::int64_t units = units_.count;
   Task task{};
-  task.unit = units_[index % units];
-  task.first_row = index / units % row_blocks() * row_block_;
+  task.unit = units_[weights_stay_ ? index / row_blocks() % units : index % units];
+  task.first_row = (weights_stay_ ? index : index / units) % row_blocks() * row_block_;
   task.rows = std::min(row_block_, shape_.batch - task.first_row);
   task.first_block = index / units / row_blocks() * block_group_;
   task.last_block = std::min(task.first_block + block_group_, shape_.a);
   return task;
 }
 
-/// The rows of X a task reads first; nothing where they are not runs.
+/// What a task reads of the rows of X; nothing where they are not runs.
 template <class Real>
 Prefetch RowsPart<Real>::prefetch_of(const Operands& operands, const Task& task) const {
   if (shape_.layout != Layout::batch_first) return {};
@@ -59,7 +59,16 @@ Prefetch RowsPart<Real>::prefetch_of(const Operands& operands, const Task& task)
   const std::int64_t run = shape_.depth * shape_.d;
   const auto* first = static_cast<const char*>(operands.x) +
                       (task.first_row * shape_.x_stride + task.first_block * run) * bytes;
-  return {first, task.rows, (task.last_block - task.first_block) * run * bytes, shape_.x_stride * bytes};
+  Prefetch rows{first, task.rows, (task.last_block - task.first_block) * run * bytes,
+                shape_.x_stride * bytes};
+  if (weights_stay_) {
+    // A segment is a line of each term, and there are more of them.
+    const std::int64_t before = task.unit.first_j / shape_.unit * bytes;
+    rows.row += before;
+    rows.row_bytes -= before;
+    rows.step = shape_.d * bytes;
+  }
+  return rows;
 }
 
 template <class Real>

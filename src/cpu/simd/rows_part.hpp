@@ -110,6 +110,7 @@ class RowsPart {
   Panels panels_;
   std::int64_t widest_;  ///< lanes of the widest panel
   Units units_;
+  bool weights_stay_ = false;     ///< tasks of the same weights follow each other, not those of the same rows
   std::int64_t block_group_ = 1;  ///< blocks i per task
   std::int64_t row_block_ = 0;
   std::int64_t depth_block_ = 0;  ///< terms summed in registers before sums go to memory
