@@ -17,21 +17,34 @@ double blocks_of_each(const Cut& cut, const Product& p, const GpuFacts& facts) {
 /// What a multiprocessor needs for one block, of shared_bytes + 1 KB.
 double shared_bytes_of(const Cut& cut) { return shared_layout(cut).total + 1024.0; }
 
-/// Blocks that a multiprocessor has room for.
-double room_for_blocks(const Cut& cut, const GpuFacts& facts) {
-  const double threads = cut.warps() * 32;
-  const double registers = 40 + 9 * cut.shape.block_j * cut.shape.tiles;
-  const double by_memory = (static_cast<double>(facts.shared_bytes) + 1024) / shared_bytes_of(cut);
-  return std::max(1.0, std::floor(std::min({by_memory, 65536 / (registers * threads), 2048 / threads})));
+/// Blocks that a multiprocessor has room for beside each other in so much shared memory.
+double room_for_blocks(const Cut& cut, double memory) {
+  const double threads = cut.warps() * 32, registers = 40 + cut.shape.registers();
+  return std::max(
+      1.0,
+      std::floor(std::min({memory / shared_bytes_of(cut), 65536 / (registers * threads), 2048 / threads})));
 }
 
-/// Seconds of a run; fitted to 895 cuts of 50 problems on an H200: half of them take within 7 % of it, and
+/// The shared memory that a multiprocessor has when the kernel asks for its own blocks': there are a few
+/// ways to divide it.
+double shared_bytes_asked_for(const Cut& cut, const Product& p, const GpuFacts& facts) {
+  const double all = static_cast<double>(facts.shared_bytes) + 1024;
+  for (const double kilobytes : {8, 16, 32, 64, 100, 132, 164, 196})
+    if (kilobytes * 1024 >= all * shared_percent(cut, p, facts) / 100) return std::min(kilobytes * 1024, all);
+  return all;
+}
+
+/// Seconds of a run; fitted to 4,300 cuts of 83 problems on an H200: half of them take within 7 % of it, and
 /// what it prefers 1.03 times as long as the best, in the mean.
 double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const Shape& shape = cut.shape;
   const double blocks = static_cast<double>(blocks_of(cut, p)), warps = cut.warps();
   const double of_each = blocks_of_each(cut, p, facts);
-  const double waves = std::ceil(of_each / room_for_blocks(cut, facts));
+  const double waves =
+      std::ceil(of_each / room_for_blocks(cut, static_cast<double>(facts.shared_bytes) + 1024));
+  // The share of the next kernel's blocks that find room beside this one's, and can ask for their weights.
+  const double room = room_for_blocks(cut, shared_bytes_asked_for(cut, p, facts)) * facts.multiprocessors;
+  const double waiting = 1 - std::clamp(room / blocks - 1, 0.0, 1.0);
   // The share of a block's samples that exist.
   const double existing =
       static_cast<double>(p.batch) /
@@ -41,20 +54,25 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const bool is_part = p.d > shape.block_j;
   const double lines = is_part ? std::max(8.0, static_cast<double>(std::min<std::int64_t>(p.d, 64)) / 2) : 8;
   const bool halves_sectors = is_part && cut.rows * shape.block_j % 16 != 0;  // blocks fetch them twice
-  const double weights = static_cast<double>(weight_bytes(cut, p));
+  const double weights = static_cast<double>(weight_bytes(cut, p)) / facts.memory_rate;
   const double sums = cut.l_warps == 1 ? 0 : warps * shape.items() * shape.item_floats();
   const double stores = warps / cut.l_warps * shape.items() * existing;
 
-  return 0.99e-6 + (waves - 1) * 1.06e-6 +
-         waves * cut.steps * (111e-9 + 47e-9 * shape.loads() * shape.tiles) +       // steps, one by one
-         of_each * (loads * lines * 0.54e-9 + sums * 1.13e-9 + stores * 11.3e-9) +  // in a multiprocessor
-         weights * (0.55 / facts.memory_rate + cut.sample_blocks * 69e-15) +        // from memory and L2
+  const double steps = cut.steps * (90e-9 + 17e-9 * shape.loads() * shape.tiles +
+                                    3.3e-9 * shape.operands() * shape.result_tiles());
+  const double ending = cut.l_warps == 1 ? 113e-9 * shape.items()
+                                         : 78e-9 + 300e-9 * std::ceil(1.0 * shape.items() / cut.l_warps);
+  return 0.57e-6 + 0.18e-6 * waiting + (waves - 1) * 0.49e-6 + blocks * 0.61e-9 +
+         waves * (steps + ending) +                                                        // of a warp
+         of_each * (loads * lines * 0.7e-9 + (sums + stores) * 1.7e-9 + warps * 8.4e-9) +  // of all
+         weights * (0.29 + 0.31 * waiting) + weights * cut.sample_blocks * 0.18 +          // memory, L2
          (halves_sectors ? blocks * loads * lines * 1.5e-12 : 0);
 }
 
 /// The widest loads that every term of every sample allows; no tiles where there are none.
 Shape shape_for(const Product& p) {
-  for (const Shape shape : {Shape{8, 8, 1}, Shape{4, 8, 1}, Shape{2, 8, 1}, Shape{4, 4, 1}, Shape{2, 2, 1}}) {
+  for (const Shape shape : {Shape{8, 8, 1}, Shape{4, 8, 1}, Shape{2, 8, 1}, Shape{4, 4, 1}, Shape{2, 2, 1},
+                            Shape{1, 8, 1}, Shape{1, 4, 1}}) {
     const bool by_terms = shape.load == shape.block_j;
     if (p.d % shape.block_j != 0 || (!by_terms && (p.d != shape.block_j || p.c % shape.terms() != 0)))
       continue;
@@ -69,16 +87,18 @@ void for_each_cut(const Product& p, const GpuFacts& facts, Visitor&& visit) {
   cut.shape = shape_for(p);
   if (cut.shape.tiles == 0 || p.x_feature != 1 || p.y_feature != 1) return;
   if (p.c * p.d >= max_offset || p.batch > max_samples || p.x_sample > max_offset / max_samples) return;
-  const std::int64_t all_steps = divided_up(p.c, step_l), j_groups = p.d / cut.shape.block_j;
+  const std::int64_t all_steps = divided_up(p.c, cut.shape.step_l()), j_groups = p.d / cut.shape.block_j;
   const std::int64_t all_tiles = divided_up(p.batch, tile_samples);
-  const std::int64_t all_rows = divided_up(p.b, tile_k) * j_groups;
-  if (all_steps > (1 << 16) || all_rows > max_blocks / p.a) return;
+  if (all_steps > (1 << 16) || divided_up(p.b, cut.shape.tile_k()) * j_groups > max_blocks / p.a) return;
   cut.j_groups = static_cast<int>(j_groups);
   for (const Shape& shape : shapes) {
     if (shape.block_j != cut.shape.block_j || shape.load != cut.shape.load) continue;
-    if (shape.tiles > 1 && shape.tiles / 2 >= all_tiles) continue;  // half of them would do
+    // Half of them would do.
+    if (shape.tiles > 1 && shape.tiles / 2 >= all_tiles) continue;
+    if (shape.outputs > 1 && shape.tile_k() / 2 >= p.b) continue;
     cut.shape = shape;
-    for (cut.l_warps = 1; cut.l_warps <= 16; cut.l_warps *= 2)
+    const std::int64_t all_rows = divided_up(p.b, shape.tile_k()) * j_groups;
+    for (cut.l_warps = 1; cut.l_warps <= 16; ++cut.l_warps)
       for (cut.rows = 1; cut.rows <= 8; cut.rows *= 2)
         for (cut.sample_warps = 1; cut.sample_warps <= 8; cut.sample_warps *= 2) {
           if (cut.warps() > shape.max_warps() || (cut.rows > 1 && cut.rows > all_rows)) continue;
@@ -119,7 +139,8 @@ Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weigh
           .batch = static_cast<int>(p.batch),
           .activation = problem.activation,
           .x_vectors = true,
-          .y_vectors = p.batch == 1 || p.y_sample % cut.shape.block_j == 0,
+          .y_vectors = cut.shape.x_is_left() ? p.b % 2 == 0 && (p.batch == 1 || p.y_sample % 2 == 0)
+                                             : p.batch == 1 || p.y_sample % cut.shape.block_j == 0,
           .b = static_cast<int>(p.b),
           .c = static_cast<int>(p.c),
           .d = static_cast<int>(p.d),
@@ -140,7 +161,8 @@ Arguments with_operands(Arguments arguments, const Product& /*p*/, const Operand
   arguments.y = operands.y;
   arguments.bias = operands.bias;
   arguments.x_vectors = is_aligned(operands.x, arguments.cut.shape.load);
-  arguments.y_vectors = arguments.y_vectors && is_aligned(operands.y, arguments.cut.shape.block_j);
+  arguments.y_vectors =
+      arguments.y_vectors && is_aligned(operands.y, std::max(arguments.cut.shape.block_j, 2));
   return arguments;
 }
 

@@ -1,4 +1,4 @@
-// The product for small batches where neighbouring j lie together: how it is cut up, and how it works.
+// The product for small batches without shared memory for x: how it is cut up, and how it works.
 //
 // x goes straight from memory to the registers that tensor cores read. Of the right operand, 16 terms by 8
 // samples, a lane holds four terms of one sample: it loads them with up to 8 neighbouring j of each, as they
@@ -6,6 +6,9 @@
 // four terms they are is free: those that make a warp's loads contiguous; weights are packed in the order
 // that follows. Weights, the left operand, come by the copy engine before the kernel ahead has ended. Of a
 // result a lane holds all of these j of an output, and stores them together.
+//
+// Where d = 1 pairs of terms lie together. x is the left operand then, and 8 outputs are the other: blocks
+// can be small, and a multiprocessor takes in the next kernel's weights beside them.
 //
 // A block loops over its share of l alone. What does not fit into its shared memory is more blocks, or
 // another kernel's problem.
@@ -21,57 +24,68 @@
 
 namespace kronsparse::cuda::direct {
 
-inline constexpr int tile_k = 16, step_l = 16, tile_samples = 8;
+inline constexpr int tile_samples = 8;
 inline constexpr int operand_bytes = 32 * 16;  ///< weights of one j for one step: 16 bytes of each lane
 inline constexpr int max_samples = 64;
 
 /// What a warp computes at once; the compiler knows it.
 struct Shape {
-  int block_j;  ///< neighbouring j: 2, 4 or 8
-  int load;     ///< elements of x that are loaded together: 8, of all of d, or those of one term
+  int block_j;  ///< neighbouring j: 1, 2, 4 or 8
+  int load;     ///< elements of x that are loaded together: 8, of all of d, or those of one term; 4 if d = 1
   int tiles;    ///< of 8 samples each
+  int outputs = 1;  ///< tiles of them that share x
 
-  /// Of one load, and loads of the four terms of a lane.
+  /// Whether x is the left operand, of two tiles of samples, and a step has two products.
+  [[nodiscard]] __host__ __device__ constexpr bool x_is_left() const { return block_j == 1; }
+  /// Outputs of a row, and terms of a step.
+  [[nodiscard]] __host__ __device__ constexpr int tile_k() const { return outputs * (x_is_left() ? 8 : 16); }
+  [[nodiscard]] __host__ __device__ constexpr int step_l() const { return x_is_left() ? 32 : 16; }
+
+  /// Of one load, and loads of the terms that a lane has of a step.
   [[nodiscard]] __host__ __device__ constexpr int terms() const { return load / block_j; }
-  [[nodiscard]] __host__ __device__ constexpr int loads() const { return 4 / terms(); }
-  /// Sums and two steps of x take about 8 registers for each j and tile.
-  [[nodiscard]] __host__ __device__ constexpr int max_warps() const { return block_j * tiles <= 8 ? 16 : 8; }
-  /// The term of a step that a lane of four holds at place `at`, 0 to 3.
+  [[nodiscard]] __host__ __device__ constexpr int loads() const { return step_l() / 4 / terms(); }
+  /// The term of a step that a lane of four holds at place `at`, 0 to 3 or 7.
   [[nodiscard]] __host__ __device__ constexpr int term_of(int lane_in_four, int at) const {
     return terms() * (4 * (at / terms()) + lane_in_four) + at % terms();
   }
+  /// Steps whose x is in registers or on its way there.
+  [[nodiscard]] __host__ __device__ constexpr int steps_at_once() const {
+    return x_is_left() && tiles <= 2 ? 4 : 2;
+  }
+  /// What x and sums take beside some 40 others.
+  [[nodiscard]] __host__ __device__ constexpr int registers() const {
+    return x_is_left() ? 4 * steps_at_once() * tiles + 4 * outputs * result_tiles()
+                       : (5 + 4 * outputs) * block_j * tiles;
+  }
+  [[nodiscard]] __host__ __device__ constexpr int max_warps() const { return registers() <= 80 ? 16 : 8; }
 
+  /// Operands of weights that a step has, and tiles of samples that each is multiplied by.
+  [[nodiscard]] __host__ __device__ constexpr int operands() const { return block_j * outputs; }
+  [[nodiscard]] __host__ __device__ constexpr int result_tiles() const {
+    return x_is_left() ? (tiles + 1) / 2 : tiles;
+  }
   /// Sums that meet are exchanged by items: those of a lane that are stored together, at least four.
   [[nodiscard]] __host__ __device__ constexpr int item_floats() const { return block_j < 4 ? 4 : block_j; }
   [[nodiscard]] __host__ __device__ constexpr int items() const {
-    return block_j * tiles * 4 / item_floats();
+    return operands() * result_tiles() * 4 / item_floats();
   }
 
   friend constexpr bool operator==(const Shape&, const Shape&) = default;
 };
 
-inline constexpr std::array<Shape, 16> shapes{{{8, 8, 1},
-                                               {8, 8, 2},
-                                               {4, 8, 1},
-                                               {4, 8, 2},
-                                               {4, 8, 4},
-                                               {4, 4, 1},
-                                               {4, 4, 2},
-                                               {4, 4, 4},
-                                               {2, 8, 1},
-                                               {2, 8, 2},
-                                               {2, 8, 4},
-                                               {2, 8, 8},
-                                               {2, 2, 1},
-                                               {2, 2, 2},
-                                               {2, 2, 4},
-                                               {2, 2, 8}}};
+/// Those that were the fastest for some problem.
+inline constexpr std::array<Shape, 30> shapes{
+    {{8, 8, 1, 1}, {8, 8, 1, 2}, {8, 8, 2, 1}, {8, 8, 2, 2}, {4, 8, 1, 1}, {4, 8, 2, 1},
+     {4, 8, 4, 1}, {4, 4, 1, 1}, {4, 4, 1, 2}, {4, 4, 2, 1}, {2, 8, 1, 1}, {2, 8, 2, 1},
+     {2, 8, 2, 2}, {2, 8, 4, 1}, {2, 2, 1, 1}, {2, 2, 1, 2}, {2, 2, 2, 1}, {1, 8, 1, 1},
+     {1, 8, 1, 2}, {1, 8, 1, 4}, {1, 8, 2, 1}, {1, 8, 2, 2}, {1, 8, 2, 4}, {1, 8, 4, 2},
+     {1, 8, 4, 4}, {1, 4, 1, 1}, {1, 4, 1, 2}, {1, 4, 1, 4}, {1, 4, 2, 2}, {1, 4, 2, 4}}};
 
 /// How a problem is cut into blocks and warps; fixed when the plan is made.
 ///
-/// A row is 16 outputs of `block_j` neighbouring j; rows are numbered with j fastest. A block has warps for
-/// `rows` of them, each for `l_warps` parts of l, `steps` steps long, and these for `sample_warps` parts of
-/// the samples.
+/// A row is the outputs of a warp, of `block_j` neighbouring j; rows are numbered with j fastest. A block has
+/// warps for `rows` of them, each for `l_warps` parts of l, `steps` steps long, and these for `sample_warps`
+/// parts of the samples.
 struct Cut {
   Shape shape{8, 8, 1};
   int steps = 1;
@@ -83,7 +97,9 @@ struct Cut {
   [[nodiscard]] __host__ __device__ int warps() const { return rows * l_warps * sample_warps; }
   /// Of weights, which warps of different samples share.
   [[nodiscard]] __host__ __device__ int chunks() const { return rows * l_warps; }
-  [[nodiscard]] __host__ __device__ int chunk_bytes() const { return steps * shape.block_j * operand_bytes; }
+  [[nodiscard]] __host__ __device__ int chunk_bytes() const {
+    return steps * shape.operands() * operand_bytes;
+  }
 };
 
 /// Where things lie in a block's shared memory, in bytes. Weights are first; sums that meet take their place:
@@ -105,16 +121,21 @@ struct SharedLayout {
 
 [[nodiscard]] __host__ __device__ inline PackedPlace packed_place(const Cut& cut, std::int64_t index) {
   Digits digits(index);
-  // The left operand of m16n8k16: the first pair of terms for outputs g and g + 8, then the second pair.
-  const auto in_pair = static_cast<int>(digits.take(2)), next_k = static_cast<int>(digits.take(2)),
-             pair = static_cast<int>(digits.take(2)), lane = static_cast<int>(digits.take(32));
-  const std::int64_t j = digits.take(cut.shape.block_j), step = digits.take(cut.steps),
+  const Shape& shape = cut.shape;
+  // Of m16n8k16. The left operand: the first pair of terms for outputs g and g + 8, then the second pair. The
+  // right operand: both pairs of output g for one product, then for the next; see multiply_direct.cuh.
+  const auto in_pair = static_cast<int>(digits.take(2)), second = static_cast<int>(digits.take(2)),
+             third = static_cast<int>(digits.take(2)), lane = static_cast<int>(digits.take(32));
+  const std::int64_t operand = digits.take(shape.operands()), step = digits.take(cut.steps),
                      part = digits.take(cut.l_warps),
                      row = digits.take(std::int64_t{cut.rows} * cut.row_blocks);
+  const std::int64_t k_tile =
+      operand / shape.block_j * (shape.x_is_left() ? 1 : 2) + (shape.x_is_left() ? 0 : second);
+  const int pair = !shape.x_is_left() ? third : shape.tiles == 1 ? second * 2 + third : third * 2 + second;
   return {.i = digits.rest(),
-          .k = row / cut.j_groups * tile_k + next_k * 8 + lane / 4,
-          .l = (part * cut.steps + step) * step_l + cut.shape.term_of(lane % 4, pair * 2 + in_pair),
-          .j = row % cut.j_groups * cut.shape.block_j + j};
+          .k = row / cut.j_groups * shape.tile_k() + k_tile * 8 + lane / 4,
+          .l = (part * cut.steps + step) * shape.step_l() + shape.term_of(lane % 4, pair * 2 + in_pair),
+          .j = row % cut.j_groups * shape.block_j + operand % shape.block_j};
 }
 
 /// Everything one launch needs.

@@ -1,4 +1,4 @@
-// The product for small batches where neighbouring j lie together: launch and its entry in the table.
+// The product for small batches without shared memory for x: launch and its entry in the table.
 #include <string>
 
 #include "core/implementation.hpp"
@@ -17,7 +17,7 @@ struct Direct {
   static constexpr const char* name = "direct";
   static constexpr const char* kernel_name = "multiply_direct";
   static constexpr const char* summary =
-      "batches up to 64 of half types, even d: x straight to the registers of tensor cores";
+      "batches up to 64 of half types, even d or 1: x straight to the registers of tensor cores";
   static constexpr const char* uncut =
       "has no way to cut a pattern of this size, or rows of x this far apart, into blocks";
 
@@ -25,7 +25,8 @@ struct Direct {
     if (std::string reason = half_refusal(problem); !reason.empty()) return reason;
     if (problem.layout != Layout::batch_first) return "takes batch_first only";
     if (std::string reason = batch_refusal(problem, direct::max_samples); !reason.empty()) return reason;
-    if (problem.pattern.d % 2 != 0) return message("takes even d, not {}", problem.pattern.d);
+    if (problem.pattern.d % 2 != 0 && problem.pattern.d != 1)
+      return message("takes even d and 1, not {}", problem.pattern.d);
     return {};
   }
   static std::string gpu_refusal(const GpuFacts& facts) { return capability_refusal(facts, 90); }

@@ -1,5 +1,4 @@
-// The product for small batches where neighbouring j lie together: the kernel. direct_tiles.cuh says how it
-// works.
+// The product for small batches without shared memory for x: the kernel. direct_tiles.cuh says how it works.
 #pragma once
 
 #include "cuda/direct_x.cuh"
@@ -30,7 +29,7 @@ struct BlockPlace {
     const int of_i = first_row + row;
     const auto k_tile = static_cast<int>(args.j_groups.quotient(static_cast<unsigned>(of_i)));
     return {.i = i,
-            .first_k = k_tile * tile_k,
+            .first_k = k_tile * args.cut.shape.tile_k(),
             .first_j = (of_i - k_tile * args.cut.j_groups) * args.cut.shape.block_j,
             .first_sample = first_sample + sample_warp * args.cut.shape.tiles * tile_samples};
   }
@@ -49,13 +48,13 @@ __device__ inline void multiply_tile(float (&sums)[4], const uint4& weights, std
 
 }  // namespace direct
 
-template <class T, int block_j, int load, int tiles>
-__global__ void __launch_bounds__(direct::Shape{block_j, load, tiles}.max_warps() * 32, 1)
+template <class T, int block_j, int load, int tiles, int outputs>
+__global__ void __launch_bounds__(direct::Shape{block_j, load, tiles, outputs}.max_warps() * 32, 1)
     multiply_direct(const __grid_constant__ direct::Arguments args) {
   using namespace direct;
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) std::byte shared_memory[];
-  constexpr Shape shape{block_j, load, tiles};
+  constexpr Shape shape{block_j, load, tiles, outputs};
   constexpr int floats = shape.item_floats(), item_bytes = floats * 4 * 32;
   const Cut& cut = args.cut;
   const SharedLayout layout = shared_layout(cut);
@@ -87,42 +86,98 @@ __global__ void __launch_bounds__(direct::Shape{block_j, load, tiles}.max_warps(
   for (int tile = 0; tile < tiles; ++tile)
     samples[tile] =
         min(row_place.first_sample + tile * tile_samples + lane / 4, args.batch - 1) * args.x_sample;
-  const int first_l = part * cut.steps * step_l;
+  const int first_l = part * cut.steps * shape.step_l();
   read_arguments<0>(args, base + layout.unused);
   __syncthreads();  // barriers are there
-  ptx::wait_for_earlier_kernels();
 
-  float sums[tiles][block_j][4] = {};
-  const auto multiply = [&](const StepOfX<block_j, load, tiles>& step_of_x, int step) {
+  constexpr int result_tiles = shape.result_tiles(), operands = shape.operands();
+  constexpr bool x_is_left = shape.x_is_left();
+  // The registers of one tile's loads are the left operand as they are. Its upper half are pairs that belong
+  // to the other product, whose lower half is then the wrong one: each has sums of its own.
+  constexpr bool is_crossed = x_is_left && tiles == 1;
+  float sums[is_crossed ? 2 : result_tiles][operands][4] = {};
+  const auto multiply = [&](const StepOfX<block_j, load, tiles>& x_of_step, int step) {
 #pragma unroll
-    for (int j = 0; j < block_j; ++j) {
-      const uint4 left = ptx::load_shared_16(weights + (step * block_j + j) * operand_bytes + lane * 16);
+    for (int o = 0; o < operands; ++o) {
+      const uint4 operand = ptx::load_shared_16(weights + (step * operands + o) * operand_bytes + lane * 16);
+      if constexpr (is_crossed) {
+        const uint4 left{x_of_step.pair(0, 0, 0), x_of_step.pair(0, 0, 1), x_of_step.pair(0, 0, 2),
+                         x_of_step.pair(0, 0, 3)};
+        multiply_tile<T>(sums[0][o], left, operand.x, operand.y);
+        multiply_tile<T>(sums[1][o], left, operand.z, operand.w);
+      } else if constexpr (x_is_left) {
 #pragma unroll
-      for (int tile = 0; tile < tiles; ++tile)
-        multiply_tile<T>(sums[tile][j], left, step_of_x.pair(tile, j, 0), step_of_x.pair(tile, j, 1));
+        for (int tile = 0; tile < result_tiles; ++tile) {
+          const auto left = [&](int pair) {
+            return uint4{x_of_step.pair(2 * tile, 0, pair), x_of_step.pair(2 * tile + 1, 0, pair),
+                         x_of_step.pair(2 * tile, 0, pair + 1), x_of_step.pair(2 * tile + 1, 0, pair + 1)};
+          };
+          multiply_tile<T>(sums[tile][o], left(0), operand.x, operand.y);
+          multiply_tile<T>(sums[tile][o], left(2), operand.z, operand.w);
+        }
+      } else {
+#pragma unroll
+        for (int tile = 0; tile < result_tiles; ++tile)
+          multiply_tile<T>(sums[tile][o], operand, x_of_step.pair(tile, o % block_j, 0),
+                           x_of_step.pair(tile, o % block_j, 1));
+      }
     }
   };
-  StepOfX<block_j, load, tiles> even, odd;
-  even.load(args, x, samples, first_l);
-  ptx::barrier_wait(barrier, 0);
+  const auto multiply_all = [&]<bool x_vectors>() {
+    using X = StepOfX<block_j, load, tiles>;
+    constexpr int at_once = shape.steps_at_once(), step_l = shape.step_l();
+    X x_of[at_once];
+    {
+      typename X::Places places[at_once];
+#pragma unroll
+      for (int s = 0; s < at_once; ++s) {
+        places[s].find(args, x, samples, first_l + s * step_l);
+        places[s].settle();  // before the wait
+      }
+      ptx::wait_for_earlier_kernels();
+#pragma unroll
+      for (int s = 0; s < at_once; ++s)
+        if (s < cut.steps) x_of[s].template load<x_vectors>(places[s]);
+    }
+    ptx::barrier_wait(barrier, 0);
 #pragma unroll 1
-  for (int step = 0; step < cut.steps; step += 2) {
-    if (step + 1 < cut.steps) odd.load(args, x, samples, first_l + (step + 1) * step_l);
-    multiply(even, step);
-    if (step + 1 == cut.steps) break;
-    if (step + 2 < cut.steps) even.load(args, x, samples, first_l + (step + 2) * step_l);
-    multiply(odd, step + 1);
+    for (int first_step = 0; first_step < cut.steps; first_step += at_once) {
+#pragma unroll
+      for (int s = 0; s < at_once; ++s) {
+        const int step = first_step + s;
+        if (step >= cut.steps) break;
+        multiply(x_of[s], step);
+        if (step + at_once < cut.steps) {
+          typename X::Places places;
+          places.find(args, x, samples, first_l + (step + at_once) * step_l);
+          x_of[s].template load<x_vectors>(places);
+        }
+      }
+    }
+  };
+  if (args.x_vectors)
+    multiply_all.template operator()<true>();
+  else
+    multiply_all.template operator()<false>();
+  if constexpr (is_crossed) {
+#pragma unroll
+    for (int o = 0; o < operands; ++o)
+#pragma unroll
+      for (int k = 0; k < 2; ++k) sums[0][o][k] += sums[1][o][2 + k];
   }
 
   const auto gather = [&](float(&of_item)[floats], int item) {
 #pragma unroll
     for (int f = 0; f < floats; ++f) {
-      const int at = item * (floats / block_j) + f / block_j;
-      of_item[f] = sums[at / 4][f % block_j][at % 4];
+      // All of an operand, or of one j after the other, of one tile of outputs.
+      constexpr int items_of_outputs = shape.items() / outputs;
+      const int at = item % items_of_outputs * (floats / block_j) + f / block_j;
+      of_item[f] = x_is_left ? sums[item / operands][item % operands][f]
+                             : sums[at / 4][item / items_of_outputs * block_j + f % block_j][at % 4];
     }
   };
   if (cut.l_warps == 1) {
-    const Store<T, block_j, tiles> store(args, row_place);
+    const Store<T, block_j, tiles, outputs> store(args, row_place);
 #pragma unroll
     for (int item = 0; item < shape.items(); ++item) {
       float of_item[floats];
@@ -162,7 +217,7 @@ __global__ void __launch_bounds__(direct::Shape{block_j, load, tiles}.max_warps(
         static_cast<int>(args.sample_warps.quotient(static_cast<unsigned>(row_and_samples)));
     const RowPlace item_place =
         place.row_place(args, item_row, row_and_samples - item_row * cut.sample_warps);
-    Store<T, block_j, tiles>(args, item_place).item(of_item, item % shape.items());
+    Store<T, block_j, tiles, outputs>(args, item_place).item(of_item, item % shape.items());
   }
 #endif
 }

@@ -19,6 +19,12 @@ __device__ inline std::uint32_t block_number() {
   return number;
 }
 
+/// Computes an address here, and not where it is first used.
+template <class T>
+__device__ inline void settle(const T*& address) {
+  asm volatile("" : "+l"(address));
+}
+
 // Before sm_80 these kernels are refused on the host; their bodies only have to compile.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define KRONSPARSE_SM80_ASM(...) asm volatile(__VA_ARGS__)

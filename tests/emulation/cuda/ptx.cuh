@@ -44,6 +44,8 @@ template <class Vector>
 inline void store_shared(std::uint32_t address, const Vector& value) {
   std::memcpy(Block::current().shared(address, sizeof value, sizeof value), &value, sizeof value);
 }
+template <class T>
+inline void settle(const T*&) {}
 inline uint4 load_shared_16(std::uint32_t address) { return load_shared<uint4>(address); }
 inline uint2 load_shared_8(std::uint32_t address) { return load_shared<uint2>(address); }
 inline std::uint32_t load_shared_4(std::uint32_t address) { return load_shared<std::uint32_t>(address); }
