@@ -29,8 +29,9 @@ double room_for_blocks(const Cut& cut, double memory) {
 /// ways to divide it.
 double shared_bytes_asked_for(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double all = static_cast<double>(facts.shared_bytes) + 1024;
+  const double asked_for = all * shared_percent(cut, p, facts) / 100;
   for (const double kilobytes : {8, 16, 32, 64, 100, 132, 164, 196})
-    if (kilobytes * 1024 >= all * shared_percent(cut, p, facts) / 100) return std::min(kilobytes * 1024, all);
+    if (kilobytes * 1024 >= asked_for) return std::min(kilobytes * 1024, all);
   return all;
 }
 

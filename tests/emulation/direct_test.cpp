@@ -4,6 +4,7 @@
 
 #include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "direct_run.hpp"
@@ -72,12 +73,29 @@ TEST(Direct, LongSums) {
     }
 }
 
+/// Steps that go around the registers of x more than once, and end at each of them; l in a number of parts
+/// that is no power of two.
+TEST(Direct, StepsGoAround) {
+  Picker pick(9);
+  for (const int steps : {5, 6, 7, 8, 10}) {
+    ProductCase one;
+    one.problem = Problem::parse("f16 batch_first B=9 1x20x" + std::to_string(steps * 32 - 4) + "x1 +bias");
+    one.timing = steps % 2 == 0 ? Timing::late : Timing::early;
+    cases.run(one, pick.next(1000), [=](const cuda::direct::Cut& cut) {
+      return cut.steps == steps && cut.shape.steps_at_once() == 4;
+    });
+    if (steps % 5 == 0)
+      cases.run(one, pick.next(1000), [](const cuda::direct::Cut& cut) { return cut.l_warps == 5; });
+  }
+}
+
 /// Cases are picked, and cuts for them: this says that nothing is left out.
 /// Run by itself (a filter) it has nothing to look at.
 TEST(DirectCoverage, EveryWay) {
   if (quick || cases.runs().empty()) GTEST_SKIP() << "needs all cases";
   std::set<std::tuple<DType, int, int, int, int>> shapes;
   std::set<int> rows, l_warps, sample_warps, parities;
+  std::set<std::pair<int, int>> ends;  // steps at once, and where among them the last one is; once around
   std::set<bool> x_vectors, y_vectors;
   for (const DirectCut& how : cases.runs()) {
     const cuda::direct::Cut& cut = how.cut;
@@ -86,15 +104,17 @@ TEST(DirectCoverage, EveryWay) {
     l_warps.insert(cut.l_warps);
     sample_warps.insert(cut.sample_warps);
     parities.insert(cut.steps == 1 ? 1 : 2 + cut.steps % 2);
+    const int at_once = cut.shape.steps_at_once();
+    if (cut.steps > at_once) ends.emplace(at_once, cut.steps % at_once);
     x_vectors.insert(how.x_vectors);
     y_vectors.insert(how.y_vectors);
   }
   EXPECT_EQ(shapes.size(), 2 * cuda::direct::shapes.size());
   EXPECT_EQ(rows, (std::set<int>{1, 2, 4, 8}));
-  EXPECT_GE(l_warps.size(), 10U);
-  EXPECT_EQ(*l_warps.rbegin(), 16);
+  for (const int parts : {1, 2, 3, 4, 5, 7, 8, 16}) EXPECT_TRUE(l_warps.contains(parts)) << parts;
   EXPECT_EQ(sample_warps, (std::set<int>{1, 2, 4, 8}));
   EXPECT_EQ(parities, (std::set<int>{1, 2, 3}));
+  EXPECT_EQ(ends, (std::set<std::pair<int, int>>{{2, 0}, {2, 1}, {4, 0}, {4, 1}, {4, 2}, {4, 3}}));
   EXPECT_EQ(x_vectors.size(), 2U);
   EXPECT_EQ(y_vectors.size(), 2U);
 }
