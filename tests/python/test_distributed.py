@@ -1,8 +1,8 @@
 """Two Gloo processes give what one does: DistributedDataParallel and FSDP2."""
 
 import copy
+import datetime
 import os
-import socket
 
 import pytest
 import torch
@@ -57,27 +57,27 @@ def wrap(model, kind):
     return fully_shard(model)
 
 
-def work(rank, kind, port, path):
-    os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=str(port))
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=WORLD)
-    try:
-        model = wrap(make_model(), kind)
-        mine = data().chunk(WORLD, dim=1)[rank]
-        outputs = train(model, mine)
-        torch.save(outputs, path / f"{rank}.pt")
-    finally:
-        torch.distributed.destroy_process_group()
-
-
-def free_port():
-    with socket.socket() as server:
-        server.bind(("localhost", 0))
-        return server.getsockname()[1]
+def work(rank, kind, path):
+    # They meet at a file and talk over the loopback: no port that another program may take first.
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    torch.distributed.init_process_group(
+        "gloo",
+        init_method=f"file://{path / 'meeting'}",
+        rank=rank,
+        world_size=WORLD,
+        timeout=datetime.timedelta(seconds=100),
+    )
+    # The model is gone when the group is destroyed: DistributedDataParallel would else destroy it later,
+    # with Python's lock in hand, and wait for ever for a thread of Gloo that wants the lock.
+    outputs = train(wrap(make_model(), kind), data().chunk(WORLD, dim=1)[rank])
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+    torch.save(outputs, path / f"{rank}.pt")
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
 def test_two_processes_train_as_one(kind, tmp_path):
     reference = train(copy.deepcopy(make_model()), data())
-    mp.spawn(work, (kind, free_port(), tmp_path), nprocs=WORLD)
+    mp.spawn(work, (kind, tmp_path), nprocs=WORLD)
     for rank in range(WORLD):
         torch.testing.assert_close(torch.load(tmp_path / f"{rank}.pt"), reference)
