@@ -1,8 +1,6 @@
 // A stack of its own, to and from which the scheduler can switch.
 #pragma once
 
-#include <ucontext.h>
-
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -22,11 +20,13 @@ class Fiber {
   [[nodiscard]] bool done() const { return done_; }
 
  private:
-  static void start(unsigned high, unsigned low);
+  [[noreturn]] static void start();
+
+  static Fiber* resumed_;  ///< for start(), which nobody gives an argument
 
   std::function<void()> body_;
   std::unique_ptr<std::byte[]> stack_;
-  ucontext_t own_{}, scheduler_{};
+  void *own_ = nullptr, *scheduler_ = nullptr;  ///< where their stacks end while the other runs
   bool done_ = false;
   // For AddressSanitizer, which must know on which stack it is.
   const void* scheduler_stack_ = nullptr;
