@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <sys/utsname.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <ctime>
@@ -11,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "arguments.hpp"
 #include "commands.hpp"
 #include "files.hpp"
 #include "kronsparse/plan.hpp"
@@ -252,34 +252,25 @@ ExitCode run_bench(const Options& options) {
   return exit_code;
 }
 
-/// What CLI::Range lets through, for a nan is neither too small nor too large.
-std::string refuse_nan(const std::string& text) {
-  double value = 0;
-  if (CLI::detail::lexical_cast(text, value) && !std::isnan(value)) return "";
-  return fmt::format("'{}' given, must be a number from 0 to 3600", text);
-}
-
 }  // namespace
 
-void add_bench_command(CLI::App& app, ExitCode& exit_code) {
+void add_bench_command(Arguments& arguments, ExitCode& exit_code) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("bench", "Time problems, after checking their answers");
-  options->problems.add_options(*command);
-  command->add_flag("--all", options->all, "Time every implementation that accepts, not only the chosen one");
-  command->add_option("--impl", options->implementation, "Time this implementation or family")
-      ->excludes("--all");
-  command->add_option("--device", options->device, device_help);
-  command->add_option("--min-time", options->timing.min_seconds, "Seconds to spend on timing each, at least")
-      ->check(CLI::Range(0.0, 3600.0))
-      ->check(CLI::Validator(refuse_nan, "", "number"))
-      ->capture_default_str();
-  command->add_option("--runs", options->timing.min_runs, "Timed runs of each, at least")
-      ->check(CLI::Range(1, 10'000))
-      ->capture_default_str();
-  add_seed_option(*command, options->seed);
-  command->add_flag("--json", options->json, "Print JSON: machine, versions and raw times");
-  command->add_option("--out", options->out, "Also write that JSON to a file")->type_name("FILE");
-  command->footer(
+  const Command command = arguments.add_command("bench", "Time problems, after checking their answers");
+  options->problems.add_options(command);
+  command.flag("--all", options->all, "Time every implementation that accepts, not only the chosen one");
+  command.option("--impl", options->implementation, "Time this implementation or family").excludes("--all");
+  command.option("--device", options->device, device_help);
+  command.option("--min-time", options->timing.min_seconds, "Seconds to spend on timing each, at least")
+      .between(0.0, 3600.0)
+      .show_default();
+  command.option("--runs", options->timing.min_runs, "Timed runs of each, at least")
+      .between(1, 10'000)
+      .show_default();
+  add_seed_option(command, options->seed);
+  command.flag("--json", options->json, "Print JSON: machine, versions and raw times");
+  command.option("--out", options->out, "Also write that JSON to a file").type_name("FILE");
+  command.footer(
       R"(Every answer is compared with the reference first (a random sample of it when that would take
 long); a wrong one is not timed and makes the exit code 1. Inputs are random. On the CPU runs
 repeat on the same data, so operands that fit in the caches are found there; on a GPU they take
@@ -288,7 +279,7 @@ turns on copies that together exceed its cache, and the GPU's own clock times th
 Examples:
   kronsparse bench "f32 batch_first B=4096 1x64x64x64" --all
   kronsparse bench --file problems.txt --min-time 2 --out times.json)");
-  command->callback([options, &exit_code] { exit_code = run_bench(*options); });
+  command.callback([options, &exit_code] { exit_code = run_bench(*options); });
 }
 
 }  // namespace kronsparse::cli

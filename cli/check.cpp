@@ -1,11 +1,11 @@
 // kronsparse check: implementations against the reference, on random data.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "arguments.hpp"
 #include "commands.hpp"
 #include "kronsparse/plan.hpp"
 #include "mirror.hpp"
@@ -131,21 +131,20 @@ ExitCode run_check(const Options& options) {
 
 }  // namespace
 
-void add_check_command(CLI::App& app, ExitCode& exit_code) {
+void add_check_command(Arguments& arguments, ExitCode& exit_code) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("check", "Compare implementations with the reference on random data");
-  options->problems.add_options(*command);
-  command->add_option(
-      "--impl", options->implementation,
-      "Check only this implementation or family (default: all that accept, but the reference\n"
-      "only where it is quick)");
-  command->add_option("--device", options->device, device_help);
-  add_seed_option(*command, options->seed);
-  command->add_flag("--full", options->full,
-                    "Compare every element; otherwise a random sample where the reference would take long");
-  command->add_flag("--json", options->json, "Print JSON");
-  command->footer(
+  const Command command =
+      arguments.add_command("check", "Compare implementations with the reference on random data");
+  options->problems.add_options(command);
+  command.option("--impl", options->implementation,
+                 "Check only this implementation or family (default: all that accept, but the reference\n"
+                 "only where it is quick)");
+  command.option("--device", options->device, device_help);
+  add_seed_option(command, options->seed);
+  command.flag("--full", options->full,
+               "Compare every element; otherwise a random sample where the reference would take long");
+  command.flag("--json", options->json, "Print JSON");
+  command.footer(
       R"(The bound on an element's error is (m + 4) eps S + u |y|: m is the smaller of n and 8 sqrt(n)
 when n terms are added, S is the sum of their absolute values (computed by the reference), eps
 belongs to the accumulator, u is the final rounding to the dtype. 'worst error' and 'its bound'
@@ -156,7 +155,7 @@ reproduces it.
 Examples:
   kronsparse check "f32 batch_first B=64 4x64x64x16" "gradient f64 batch_last B=7 2x3x5x4"
   kronsparse check --file problems.txt --impl simd --json)");
-  command->callback([options, &exit_code] { exit_code = run_check(*options); });
+  command.callback([options, &exit_code] { exit_code = run_check(*options); });
 }
 
 }  // namespace kronsparse::cli

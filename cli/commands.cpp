@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 
+#include "arguments.hpp"
 #include "files.hpp"
 #include "kronsparse/error.hpp"
 #include "kronsparse/plan.hpp"
@@ -32,14 +32,13 @@ bool has_implementation(Backend backend, std::string_view name_or_family) {
 
 }  // namespace
 
-void ProblemList::add_options(CLI::App& command) {
-  command.add_option(
-      "problem", texts,
-      "Problems, e.g. \"f32 batch_first B=64 4x64x64x16\" (quotes needed): dtype, layout,\n"
-      "B=batch, pattern axbxcxd; optionally an operation (transposed, adjoint, gradient),\n"
-      "a mode (ieee, tf32), +bias, +relu|+gelu|+gelu_tanh|+silu, cols_stride=n, rows_stride=n");
-  command.add_option("--file", file, "Read problems from a file, one a line; '#' starts a comment")
-      ->type_name("FILE");
+void ProblemList::add_options(const Command& command) {
+  command.option("problem", texts,
+                 "Problems, e.g. \"f32 batch_first B=64 4x64x64x16\" (quotes needed): dtype, layout,\n"
+                 "B=batch, pattern axbxcxd; optionally an operation (transposed, adjoint, gradient),\n"
+                 "a mode (ieee, tf32), +bias, +relu|+gelu|+gelu_tanh|+silu, cols_stride=n, rows_stride=n");
+  command.option("--file", file, "Read problems from a file, one a line; '#' starts a comment")
+      .type_name("FILE");
 }
 
 std::vector<Problem> ProblemList::problems() const {
@@ -72,7 +71,7 @@ std::vector<Problem> ProblemList::problems() const {
   return list;
 }
 
-void add_seed_option(CLI::App& command, std::uint64_t& seed) {
+void add_seed_option(const Command& command, std::uint64_t& seed) {
   // CLI11 itself takes -1 for 2^64 - 1, and the largest number for those beyond it.
   const auto refuse = [](const std::string& text) -> std::string {
     std::uint64_t value = 0;
@@ -81,9 +80,7 @@ void add_seed_option(CLI::App& command, std::uint64_t& seed) {
     if (error == std::errc() && stopped == end) return "";
     return fmt::format("'{}' given, must be a whole number from 0 to 18446744073709551615", text);
   };
-  command.add_option("--seed", seed, "Seed of the random data")
-      ->check(CLI::Validator(refuse, "", "seed"))
-      ->capture_default_str();
+  command.option("--seed", seed, "Seed of the random data").check(refuse).show_default();
 }
 
 Device choose_device(const std::string& text, const std::string& implementation) {

@@ -9,35 +9,34 @@
 #include "kronsparse/device.hpp"
 #include "kronsparse/problem.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace kronsparse::cli {
+
+class Arguments;
+class Command;
 
 /// What the process returns; scripts rely on the numbers.
 enum class ExitCode : int { ok = 0, wrong_result = 1, bad_input = 2, failure = 3 };
 
-// Each adds its subcommand to `app`; when the subcommand was given, its callback
+// Each adds its command to `arguments`; when the command was given, its callback
 // sets `exit_code` or throws.
-void add_info_command(CLI::App& app, ExitCode& exit_code);
-void add_run_command(CLI::App& app, ExitCode& exit_code);
-void add_check_command(CLI::App& app, ExitCode& exit_code);
-void add_bench_command(CLI::App& app, ExitCode& exit_code);
-void add_demo_command(CLI::App& app, ExitCode& exit_code);
+void add_info_command(Arguments& arguments, ExitCode& exit_code);
+void add_run_command(Arguments& arguments, ExitCode& exit_code);
+void add_check_command(Arguments& arguments, ExitCode& exit_code);
+void add_bench_command(Arguments& arguments, ExitCode& exit_code);
+void add_demo_command(Arguments& arguments, ExitCode& exit_code);
 
 /// Problems named on the command line or in a file: the common half of `check` and `bench`.
 struct ProblemList {
   std::vector<std::string> texts;
   std::string file;
 
-  void add_options(CLI::App& command);
+  void add_options(const Command& command);
   /// Parsed, in order. Errors name the file and line; an empty list is an error.
   [[nodiscard]] std::vector<Problem> problems() const;
 };
 
 /// --seed of a command: decimal digits, at most 2^64 - 1.
-void add_seed_option(CLI::App& command, std::uint64_t& seed);
+void add_seed_option(const Command& command, std::uint64_t& seed);
 
 /// The text of --device. When it is empty, the best device present; if an
 /// implementation is forced (by --impl or KRONSPARSE_IMPL), the best that has it.

@@ -2,11 +2,11 @@
 // the dense product, shown as a table and a picture.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 
+#include "arguments.hpp"
 #include "commands.hpp"
 #include "demo_picture.hpp"
 #include "files.hpp"
@@ -195,19 +195,17 @@ ExitCode run_demo(const Options& options) {
 
 }  // namespace
 
-void add_demo_command(CLI::App& app, ExitCode& exit_code) {
+void add_demo_command(Arguments& arguments, ExitCode& exit_code) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("demo", "Multiply, check, time and picture a Monarch layer and a few patterns");
-  command->add_option("--out", options->out, "Directory for kronsparse-demo.svg")
-      ->type_name("DIR")
-      ->capture_default_str();
-  command->add_option("--device", options->device, device_help);
-  command->add_flag("--quick", options->quick, "A smaller batch and fewer runs: a few seconds");
-  command->footer(R"(A 4096 x 4096 layer that is the product of two Kronecker-sparse factors, and a few single
+  const Command command =
+      arguments.add_command("demo", "Multiply, check, time and picture a Monarch layer and a few patterns");
+  command.option("--out", options->out, "Directory for kronsparse-demo.svg").type_name("DIR").show_default();
+  command.option("--device", options->device, device_help);
+  command.flag("--quick", options->quick, "A smaller batch and fewer runs: a few seconds");
+  command.footer(R"(A 4096 x 4096 layer that is the product of two Kronecker-sparse factors, and a few single
 patterns, on the best device present: results compared with the reference, time beside that of
 the dense product of the same size. Takes less than a minute on two cores.)");
-  command->callback([options, &exit_code] { exit_code = run_demo(*options); });
+  command.callback([options, &exit_code] { exit_code = run_demo(*options); });
 }
 
 }  // namespace kronsparse::cli

@@ -1,11 +1,11 @@
 // kronsparse info: what this build has, and how it would solve a problem.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "arguments.hpp"
 #include "commands.hpp"
 #include "kronsparse/plan.hpp"
 #include "kronsparse/version.hpp"
@@ -158,23 +158,23 @@ void run_info(const Options& options) {
 
 }  // namespace
 
-void add_info_command(CLI::App& app, ExitCode& /*exit_code*/) {
+void add_info_command(Arguments& arguments, ExitCode& /*exit_code*/) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("info", "Backends, devices and implementations; candidates for a problem");
+  const Command command =
+      arguments.add_command("info", "Backends, devices and implementations; candidates for a problem");
   command
-      ->add_option("--problem", options->problem,
-                   "List every candidate for this problem, its predicted cost or its refusal")
-      ->type_name("PROBLEM");
-  command->add_option("--device", options->device,
-                      "With --problem, where to compute: cpu, cuda:0, ... (default: the best present);\n"
-                      "without, list only this device and its implementations");
-  command->add_flag("--json", options->json, "Print JSON");
-  command->footer(R"(Examples:
+      .option("--problem", options->problem,
+              "List every candidate for this problem, its predicted cost or its refusal")
+      .type_name("PROBLEM");
+  command.option("--device", options->device,
+                 "With --problem, where to compute: cpu, cuda:0, ... (default: the best present);\n"
+                 "without, list only this device and its implementations");
+  command.flag("--json", options->json, "Print JSON");
+  command.footer(R"(Examples:
   kronsparse info
   kronsparse info --problem "f16 batch_first B=25088 8x64x64x16 +bias +gelu")");
-  command->callback([options, command] {
-    options->has_problem = command->count("--problem") > 0;
+  command.callback([options, command] {
+    options->has_problem = command.was_given("--problem");
     run_info(*options);
   });
 }

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <exception>
@@ -12,8 +11,8 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <vector>
 
+#include "arguments.hpp"
 #include "commands.hpp"
 #include "kronsparse/error.hpp"
 #include "kronsparse/version.hpp"
@@ -75,38 +74,17 @@ void occupy_closed_streams() {
   }
 }
 
-/// What was wrong with the arguments. CLI11 asks for a subcommand before it looks at words it does not know.
-std::string usage_error(const CLI::App& app, const CLI::Error& error) {
-  const std::vector<std::string> unknown = app.remaining();
-  if (unknown.empty()) return error.what();
-  std::vector<std::string> commands;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    commands.push_back(command->get_name());
-  }
-  return fmt::format("'{}' is neither a command nor an option; the commands are {}", unknown.front(),
-                     fmt::join(commands, ", "));
-}
-
 ExitCode run(int argc, char** argv) {
-  CLI::App app("Multiplies dense batches by Kronecker-sparse matrices.", "kronsparse");
-  app.set_version_flag("--version", KRONSPARSE_VERSION, "Print the version and exit");
-  app.require_subcommand(1);
-  app.footer(footer);
-  app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
-    return fmt::format("kronsparse: {}\nRun kronsparse --help, or kronsparse COMMAND --help.\n",
-                       usage_error(*failed, error));
-  });
+  kronsparse::cli::Arguments arguments("Multiplies dense batches by Kronecker-sparse matrices.",
+                                       KRONSPARSE_VERSION, footer);
   ExitCode exit_code = ExitCode::ok;
-  kronsparse::cli::add_info_command(app, exit_code);
-  kronsparse::cli::add_run_command(app, exit_code);
-  kronsparse::cli::add_check_command(app, exit_code);
-  kronsparse::cli::add_bench_command(app, exit_code);
-  kronsparse::cli::add_demo_command(app, exit_code);
+  kronsparse::cli::add_info_command(arguments, exit_code);
+  kronsparse::cli::add_run_command(arguments, exit_code);
+  kronsparse::cli::add_check_command(arguments, exit_code);
+  kronsparse::cli::add_bench_command(arguments, exit_code);
+  kronsparse::cli::add_demo_command(arguments, exit_code);
   try {
-    app.parse(argc, argv);
-    return exit_code;
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? ExitCode::ok : ExitCode::bad_input;
+    return arguments.run(argc, argv) ? exit_code : ExitCode::bad_input;
   } catch (const Error& error) {
     return report(exit_code_of(error.code()), error.what());
   } catch (const std::bad_alloc&) {

@@ -1,10 +1,10 @@
 // kronsparse run: multiplies .npy by .npy.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 
+#include "arguments.hpp"
 #include "commands.hpp"
 #include "kronsparse/buffer.hpp"
 #include "kronsparse/error.hpp"
@@ -225,52 +225,50 @@ void run_files(const Options& options) {
 
 }  // namespace
 
-void add_run_command(CLI::App& app, ExitCode& /*exit_code*/) {
+void add_run_command(Arguments& arguments, ExitCode& /*exit_code*/) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("run", "Multiply arrays in .npy files and write the result to one");
+  const Command command =
+      arguments.add_command("run", "Multiply arrays in .npy files and write the result to one");
   command
-      ->add_option("--values", options->values,
-                   "Values of the matrix: shape (a, b, c, d), or (a·b·c·d,) with --pattern")
-      ->type_name("NPY");
+      .option("--values", options->values,
+              "Values of the matrix: shape (a, b, c, d), or (a·b·c·d,) with --pattern")
+      .type_name("NPY");
   command
-      ->add_option("--x", options->x,
-                   "Input: shape (batch, features) for batch_first, (features, batch) for batch_last")
-      ->type_name("NPY")
-      ->required();
-  command->add_option("--out", options->out, "Where the result goes; replaced only once it is complete")
-      ->type_name("NPY")
-      ->required();
+      .option("--x", options->x,
+              "Input: shape (batch, features) for batch_first, (features, batch) for batch_last")
+      .type_name("NPY")
+      .required();
+  command.option("--out", options->out, "Where the result goes; replaced only once it is complete")
+      .type_name("NPY")
+      .required();
+  command.option("--pattern", options->pattern, "axbxcxd, e.g. 4x64x64x16 (default: the shape of --values)")
+      .type_name("PATTERN");
+  command.option("--layout", options->layout, "batch_first: y = x K^T; batch_last: y = K x").show_default();
   command
-      ->add_option("--pattern", options->pattern, "axbxcxd, e.g. 4x64x64x16 (default: the shape of --values)")
-      ->type_name("PATTERN");
-  command->add_option("--layout", options->layout, "batch_first: y = x K^T; batch_last: y = K x")
-      ->capture_default_str();
-  command
-      ->add_option("--operation", options->operation,
-                   "multiply: act(K x + bias); transposed: K^T x; adjoint: K^H x;\n"
-                   "gradient (of the values, from --x and --g)")
-      ->capture_default_str();
-  command->add_option("--g", options->g, "gradient only: the gradient of K x, with the rows of K as features")
-      ->type_name("NPY");
-  command->add_option("--bias", options->bias, "multiply only: a vector with an element for each row of K")
-      ->type_name("NPY");
-  command
-      ->add_option("--activation", options->activation, "multiply only: none, relu, gelu, gelu_tanh or silu")
-      ->capture_default_str();
-  command->add_option("--mode", options->mode, "f32 arithmetic: fp32, ieee or tf32")->capture_default_str();
-  command->add_option("--dtype", options->dtype, "bf16, when the files hold its bits as uint16 or '<V2'");
-  command->add_option("--device", options->device, device_help);
-  command->add_option("--impl", options->implementation,
-                      "Force an implementation or a family (see kronsparse info)");
-  command->add_flag("--quiet", options->quiet, "Print nothing on success");
-  command->footer(R"(All files have one dtype: f2, f4, f8, c8, c16, or uint16/'<V2' bits with --dtype bf16.
+      .option("--operation", options->operation,
+              "multiply: act(K x + bias); transposed: K^T x; adjoint: K^H x;\n"
+              "gradient (of the values, from --x and --g)")
+      .show_default();
+  command.option("--g", options->g, "gradient only: the gradient of K x, with the rows of K as features")
+      .type_name("NPY");
+  command.option("--bias", options->bias, "multiply only: a vector with an element for each row of K")
+      .type_name("NPY");
+  command.option("--activation", options->activation, "multiply only: none, relu, gelu, gelu_tanh or silu")
+      .show_default();
+  command.option("--mode", options->mode, "f32 arithmetic: fp32, ieee or tf32").show_default();
+  command.option("--dtype", options->dtype, "bf16, when the files hold its bits as uint16 or '<V2'");
+  command.option("--device", options->device, device_help);
+  command.option("--impl", options->implementation,
+                 "Force an implementation or a family (see kronsparse info)");
+  command.flag("--quiet", options->quiet, "Print nothing on success");
+  command.footer(R"(All files have one dtype: f2, f4, f8, c8, c16, or uint16/'<V2' bits with --dtype bf16.
 Row- or column-major, little- or big-endian; the result is row-major, little-endian.
 
 Examples:
   kronsparse run --values values.npy --x x.npy --out y.npy
   kronsparse run --values values.npy --x x.npy --out y.npy --bias bias.npy --activation gelu
   kronsparse run --operation gradient --pattern 4x64x64x16 --x x.npy --g g.npy --out dvalues.npy)");
-  command->callback([options] { run_files(*options); });
+  command.callback([options] { run_files(*options); });
 }
 
 }  // namespace kronsparse::cli
