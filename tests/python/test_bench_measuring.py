@@ -15,7 +15,7 @@ from kronsparse.bench.c_api import Library, find_library
 from kronsparse.bench.contest import Contest, Table, hold_contest
 from kronsparse.bench.devices import CpuDevice, Rotation
 from kronsparse.bench.energy import EnergyUnavailableError, NvmlMeter, RaplMeter, open_meter
-from kronsparse.bench.energy_contest import hold_energy_contest, idle_watts, observe
+from kronsparse.bench.energy_contest import _measured, hold_energy_contest, idle_watts, observe
 from kronsparse.bench.problems import Problem
 from kronsparse.bench.spellings import FAMILIES, spellings_for
 from kronsparse.bench.timing import interleaved
@@ -165,22 +165,22 @@ def test_calls_take_turns():
 
 
 @pytest.fixture
-def short_windows(monkeypatch):
-    shorten_windows(monkeypatch)
+def clock(monkeypatch):
+    return shorten_windows(monkeypatch)
 
 
-def test_nvml_counts_in_millijoules(short_windows):
+def test_nvml_counts_in_millijoules(clock):
     meter = NvmlMeter(FakeNvml(), "GPU-x")
     first = meter.joules()
-    time.sleep(0.1)
-    assert meter.joules() - first == pytest.approx(25, rel=0.2)
-    window = observe(meter, lambda: time.sleep(1e-4))
-    assert window.watts == pytest.approx(250, rel=0.15) and window.seconds >= 0.05
+    clock.sleep(0.1)
+    assert meter.joules() - first == pytest.approx(25, rel=0.05)
+    window = observe(meter, lambda: clock.sleep(1e-4))
+    assert window.watts == pytest.approx(250, rel=0.02) and window.seconds >= 0.05
 
 
-def test_a_wrong_unit_is_noticed(short_windows):
+def test_a_wrong_unit_is_noticed(clock):
     device = CpuDevice("cpu")
-    assert idle_watts(NvmlMeter(FakeNvml(), "GPU-x"), device) == pytest.approx(250, rel=0.1)
+    assert idle_watts(NvmlMeter(FakeNvml(), "GPU-x"), device) == pytest.approx(250, rel=0.05)
     with pytest.raises(EnergyUnavailableError, match="where the power of the moment is 250 W"):
         idle_watts(NvmlMeter(FakeNvml(scale=1000), "GPU-x"), device)
 
@@ -217,7 +217,7 @@ def test_rapl_counts_in_microjoules_and_wraps(tmp_path):
     assert meter.joules() == pytest.approx(14)
 
 
-def test_joules_of_a_problem(short_windows):
+def test_joules_of_a_problem(clock):
     problem = Problem("f32", "batch_last", PATTERN, 64, ("fp32",))
     device = CpuDevice("cpu")
     table = Table(Arena(device, [problem]), CEILINGS, Library(find_library()))
@@ -227,10 +227,25 @@ def test_joules_of_a_problem(short_windows):
     assert [row["contender"] for row in timed] == ["kronsparse", "bmm"]
     for row in timed:
         assert row["record"] == "energy" and row["idle_w"] == 80.0 and row["windows"] == 2
-        assert row["watts"] == pytest.approx(250, rel=0.2) and row["window_s"] >= 0.05
-        # Nothing but this call ran, so its joules are the power times its time.
+        assert row["watts"] == pytest.approx(250, rel=0.05) and row["window_s"] >= 0.05
+        # Nothing but this call ran, so its joules are the power times its time: of both windows, and of the
+        # ticks that were waited for.
         assert row["joules"] == pytest.approx(row["watts"] * row["loaded_call_s"], rel=0.05)
-        assert row["loaded_call_s"] == pytest.approx(row["median_s"], rel=9)
+        spent_s = row["loaded_call_s"] * row["energy_calls"]
+        assert 2 * row["window_s"] <= spent_s <= 2 * row["window_s"] + 2 * FakeNvml.TICK_S
+
+
+def test_a_call_longer_than_a_window(clock):
+    ends = [0.0]
+
+    def marker():  # one after the other
+        ends.append(max(ends[-1], clock.now) + 0.3)
+        return lambda mine=ends[-1]: clock.now >= mine
+
+    contender = SimpleNamespace(call=lambda: None, trial_s=0.3)
+    measured = _measured(contender, SimpleNamespace(marker=marker), NvmlMeter(FakeNvml(), "GPU-x"), 2)
+    assert measured["windows"] > 2 and measured["energy_calls"] == 1
+    assert measured["loaded_call_s"] == pytest.approx(0.3, rel=0.2)
 
 
 def test_the_meter_reads_through_ctypes():

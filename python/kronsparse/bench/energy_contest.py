@@ -101,7 +101,9 @@ def _measured(contender: Contender, device: Device, meter: Meter, windows: int) 
         load()
     load.calls = 0
     begun = time.perf_counter()
-    found = [observe(meter, load) for _ in range(windows)]
+    found: list[Window] = []
+    while len(found) < windows or load.calls == 0:  # a call may be longer than a window
+        found.append(observe(meter, load))
     spent_s = time.perf_counter() - begun
     # Joules of a call: the power, times the wall-clock time that one call takes in such a window.
     call_s = spent_s / load.calls
@@ -110,7 +112,7 @@ def _measured(contender: Contender, device: Device, meter: Meter, windows: int) 
         "joules": statistics.median(per_call),
         "watts": statistics.median(window.watts for window in found),
         "window_s": statistics.median(window.seconds for window in found),
-        "windows": windows,
+        "windows": len(found),
         "energy_calls": load.calls,
         "loaded_call_s": call_s,
     }
