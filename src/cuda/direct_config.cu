@@ -94,7 +94,9 @@ void for_each_cut(const Product& p, const GpuFacts& facts, Visitor&& visit) {
   if (p.c * p.d >= max_offset || p.batch > max_samples || p.x_sample > max_offset / max_samples) return;
   const std::int64_t all_steps = divided_up(p.c, cut.shape.step_l()), j_groups = p.d / cut.shape.block_j;
   const std::int64_t all_tiles = divided_up(p.batch, tile_samples);
-  if (all_steps > (1 << 16) || divided_up(p.b, cut.shape.tile_k()) * j_groups > max_blocks / p.a) return;
+  // More steps than that fit into no shared memory, and their bytes into no int.
+  constexpr std::int64_t max_steps = 1 << 10;
+  if (all_steps > max_steps || divided_up(p.b, cut.shape.tile_k()) * j_groups > max_blocks / p.a) return;
   cut.j_groups = static_cast<int>(j_groups);
   for (const Shape& shape : shapes) {
     if (shape.block_j != cut.shape.block_j || shape.load != cut.shape.load) continue;

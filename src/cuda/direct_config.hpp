@@ -17,8 +17,9 @@ namespace direct {
 
 using Choice = CutChoice<Cut>;
 
-/// Every cut worth considering; none where d is odd or the weights of 16 outputs do not fit into shared
-/// memory.
+/// Every cut worth considering. None where d is odd and not 1, where d is 1 and c no multiple of 4, where
+/// rows of x are apart by what no load of several terms can begin at or by 2^25 elements or more, and where
+/// the weights of 16 outputs (8 where d is 1) do not fit into shared memory.
 [[nodiscard]] std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts);
 /// The cheapest of them, by the cost model.
 [[nodiscard]] inline Choice choose(const Problem& problem, const GpuFacts& facts) {

@@ -122,7 +122,9 @@ void launch(std::string_view name, const void* kernel, const LaunchShape& shape,
   std::array<void*, sizeof...(Arguments)> parameters{
       const_cast<void*>(static_cast<const void*>(&arguments))...};
   // Not asked for cudaGetLastError: that may be the error of somebody else's earlier call.
-  check(cudaLaunchKernelExC(&config, kernel, parameters.data()), message("launching the kernel {}", name));
+  const cudaError_t status = cudaLaunchKernelExC(&config, kernel, parameters.data());
+  if (status != cudaSuccess)
+    check(status, message("launching the kernel {}", name));  // a text for failures only
 }
 
 /// The same with arguments converted to what the kernel takes.

@@ -27,6 +27,8 @@ struct Direct {
     if (std::string reason = batch_refusal(problem, direct::max_samples); !reason.empty()) return reason;
     if (problem.pattern.d % 2 != 0 && problem.pattern.d != 1)
       return message("takes even d and 1, not {}", problem.pattern.d);
+    if (const std::int64_t terms = product_of(problem).c; problem.pattern.d == 1 && terms % 4 != 0)
+      return message("takes d = 1 with sums of a multiple of 4 terms, not {}", terms);
     return {};
   }
   static std::string gpu_refusal(const GpuFacts& facts) { return capability_refusal(facts, 90); }

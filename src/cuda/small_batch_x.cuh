@@ -58,8 +58,7 @@ __device__ inline uint4 transposed(const uint4 (&in)[j_count], int j) {
 /// Brings `samples` of x, from its first term on, to shared memory; terms from l_end on and j from j_end on
 /// become zeros. A thread has `in_flight` loads of 16 bytes under way.
 ///
-/// x is read from L2, not as constant or through L1: with programmatic launches
-/// the kernel that writes it may still run when this one begins.
+/// Not as constant: with programmatic launches the kernel that writes x may still run when this one begins.
 template <class T, int in_flight>
 class XStager {
  public:
@@ -132,10 +131,11 @@ class XStager {
   template <int j_count>
   __device__ void stage_vectors() const {
     constexpr int at_once = in_flight / j_count;
-    const int second_j = place_.j_group / j_count - 1;  // 1 where there are two vectors of j, else 0
+    const int j_vectors = place_.j_group / j_count;  // a power of two
+    const int j_bits = 31 - __clz(j_vectors);
     const int l_step = order_.vectors() * (vector / j_count);
-    for_samples_and_pieces<at_once>(order_.vectors() << second_j, [&](int first_sample, int step, int piece) {
-      const int j = (piece & second_j) * j_count, column = piece >> second_j;
+    for_samples_and_pieces<at_once>(order_.vectors() << j_bits, [&](int first_sample, int step, int piece) {
+      const int j = (piece & (j_vectors - 1)) * j_count, column = piece >> j_bits;
       uint4 in[at_once][j_count];
 #pragma unroll
       for (int u = 0; u < at_once; ++u) {

@@ -19,7 +19,7 @@ class RowStore {
                       std::uint32_t shared)
       : args_(args), place_(place), layout_(layout), shared_(shared) {}
 
-  /// All terms are in: results go to shared memory, or to y where features are not neighbours.
+  /// All terms are in: results go to shared memory, or to y where they are not collected.
   __device__ void store(Sums& sums, int row) const {
     const int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16 + lane / 4;
     const Target targets[2] = {target_of(row, first), target_of(row, first + 8)};

@@ -125,8 +125,9 @@ struct Arguments {
   Activation activation;
   std::int64_t b, c, d;
   std::int64_t y_sample, y_feature;
-  int y_vector;  ///< neighbouring features that are stored at once: 8, 4 or 1; 0 where features are not
-                 ///< neighbours
+  int y_vector;  ///< neighbouring features that are stored at once: 8, 4 or 1; 0 where results go to
+                 ///< y as they are: features are no neighbours, or samples so few that collecting takes
+                 ///< longer
   Divisor blocks_of_weights, cluster, k_blocks, j_groups, j_group;
 };
 

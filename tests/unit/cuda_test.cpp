@@ -235,10 +235,12 @@ TEST(CudaTable, DirectLoadsAreForSmallBatchesOfEvenDOrOne) {
       EXPECT_EQ(direct(std::string("f16 batch_first B=") + batch + " 3x17x19x" + d), "");
   EXPECT_EQ(direct("transposed bf16 batch_first B=64 3x17x20x4 rows_stride=998"), "");
   EXPECT_EQ(direct("f16 batch_first B=64 3x17x20x1"), "");
-  expect_mentions(direct("f16 batch_first B=64 3x17x19x1"), "pattern of this size");
+  expect_mentions(direct("f16 batch_first B=64 3x17x19x1"), "a multiple of 4 terms, not 19");
   EXPECT_EQ(direct("f16 batch_first B=1 3x17x19x4 cols_stride=999"), "");
   expect_mentions(direct("f16 batch_first B=2 3x17x19x4 cols_stride=999"), "rows of x this far apart");
-  expect_mentions(direct("f16 batch_first B=8 1x16x8192x8"), "pattern of this size");
+  // Weights of more bytes than an int counts are no fewer than those that are a little too many.
+  for (const char* pattern : {"1x16x8192x8", "1x128x1048576x8", "1x256x524288x8", "1x128x600000x16"})
+    expect_mentions(direct(std::string("f16 batch_first B=1 ") + pattern), "pattern of this size");
   expect_mentions(direct("f16 batch_first B=65 1x16x16x4"), "at most 64, not 65");
   expect_mentions(direct("f16 batch_last B=64 1x16x16x4"), "batch_first only");
   expect_mentions(direct("f16 batch_first B=64 1x16x16x3"), "even d and 1, not 3");
