@@ -1,5 +1,6 @@
 // kronsparse info: what this build has, and how it would solve a problem.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>

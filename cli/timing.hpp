@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -10,9 +11,9 @@
 namespace kronsparse::cli {
 
 struct TimingOptions {
-  double min_seconds = 0.5;   ///< keep timing until this much time has passed
-  std::size_t min_runs = 10;  ///< and this many runs were timed
-  std::size_t max_runs = 10'000;
+  double min_seconds = 0.5;     ///< keep timing until this much time has passed
+  std::uint64_t min_runs = 10;  ///< and this many runs were timed
+  std::uint64_t max_runs = 10'000;
 };
 
 /// Seconds of each timed run, in order, after at least one untimed warm-up.

@@ -4,6 +4,7 @@
 #ifdef __CUDACC__
 // nvcc 13.0 compiles consteval functions for the device too and fails; as constexpr ones they pass.
 #define FMT_CONSTEVAL
+#define FMT_USE_CONSTEVAL 0  // how fmt 11 and later ask
 #define FMT_USE_CONSTEXPR 1
 #endif
 #include <fmt/core.h>

@@ -19,6 +19,8 @@ extern "C" [[gnu::visibility("default")]] const char* __asan_default_options() {
 asm(R"(
 .text
 .p2align 2
+.globl kronsparse_switch_stack
+.hidden kronsparse_switch_stack
 .type kronsparse_switch_stack, %function
 kronsparse_switch_stack:
   sub sp, sp, #160
@@ -53,6 +55,8 @@ kronsparse_switch_stack:
 asm(R"(
 .text
 .p2align 4
+.globl kronsparse_switch_stack
+.hidden kronsparse_switch_stack
 .type kronsparse_switch_stack, @function
 kronsparse_switch_stack:
   push %rbx

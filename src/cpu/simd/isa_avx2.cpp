@@ -9,9 +9,7 @@ namespace avx2 {
 constexpr int tile_rows(int vectors) { return vectors <= 2 ? 6 : 4; }
 constexpr KernelSet<float> f32 = MakeKernelSet<float, tile_rows>::make(2, 3, 2, 6.0e10);
 constexpr KernelSet<double> f64 = MakeKernelSet<double, tile_rows>::make(2, 3, 2, 3.0e10);
-bool usable() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-}
+bool usable() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c(); }
 }  // namespace avx2
 
 const Isa isa_avx2 = {"avx2", "this CPU has no AVX2 with FMA and F16C", avx2::usable, &avx2::f32, &avx2::f64};

@@ -12,7 +12,7 @@ constexpr KernelSet<double> f64 = MakeKernelSet<double, tile_rows>::make(4, 6, 3
 bool usable() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+         __builtin_cpu_supports("fma") && cpu_has_f16c();
 }
 }  // namespace avx512
 

@@ -72,7 +72,7 @@ struct TileArgs {
   std::int64_t out_vector_stride;
   Storage storage;
   Prefetch* next_x;  ///< what the next task reads; null when nothing is left to fetch
-  bool stream;       ///< write around the caches; out and its strides are multiples of a cache line
+  bool stream;       ///< write around the caches; out and its row stride are multiples of a cache line
 };
 
 /// The way of a finished tile from a buffer into Y: activation, rounding,
@@ -134,6 +134,8 @@ struct Isa {
 };
 
 #if defined(__x86_64__)
+/// What __builtin_cpu_supports("f16c") says; older clangs do not know that name.
+[[nodiscard]] bool cpu_has_f16c();
 extern const Isa isa_avx512;
 extern const Isa isa_avx2;
 #endif

@@ -3,6 +3,10 @@
 
 #include "cpu/simd/simd.hpp"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <array>
 
@@ -14,6 +18,13 @@
 
 namespace kronsparse {
 namespace simd {
+
+#if defined(__x86_64__)
+bool cpu_has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
 
 bool writes_around_caches(const Problem& problem) {
   return problem.bytes() > 4.0 * static_cast<double>(cpu_info().l2_bytes) * thread_count();
