@@ -131,11 +131,12 @@ class XStager {
   template <int j_count>
   __device__ void stage_vectors() const {
     constexpr int at_once = in_flight / j_count;
-    const int j_vectors = place_.j_group / j_count;  // a power of two
-    const int j_bits = 31 - __clz(j_vectors);
+    // 1 where there are two vectors of j, 0 where there is one. 3 where there are four (f32, 16 j): each is then
+    // brought by two threads, the same values to the same place.
+    const int second_j = place_.j_group / j_count - 1;
     const int l_step = order_.vectors() * (vector / j_count);
-    for_samples_and_pieces<at_once>(order_.vectors() << j_bits, [&](int first_sample, int step, int piece) {
-      const int j = (piece & (j_vectors - 1)) * j_count, column = piece >> j_bits;
+    for_samples_and_pieces<at_once>(order_.vectors() << second_j, [&](int first_sample, int step, int piece) {
+      const int j = (piece & second_j) * j_count, column = piece >> second_j;
       uint4 in[at_once][j_count];
 #pragma unroll
       for (int u = 0; u < at_once; ++u) {
