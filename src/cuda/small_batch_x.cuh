@@ -131,8 +131,8 @@ class XStager {
   template <int j_count>
   __device__ void stage_vectors() const {
     constexpr int at_once = in_flight / j_count;
-    // 1 where there are two vectors of j, 0 where there is one. 3 where there are four (f32, 16 j): each is then
-    // brought by two threads, the same values to the same place.
+    // 1 where there are two vectors of j, 0 where there is one. 3 where there are four (f32, 16 j): each is
+    // then brought by two threads, the same values to the same place.
     const int second_j = place_.j_group / j_count - 1;
     const int l_step = order_.vectors() * (vector / j_count);
     for_samples_and_pieces<at_once>(order_.vectors() << second_j, [&](int first_sample, int step, int piece) {

@@ -235,6 +235,24 @@ def test_joules_of_a_problem(clock):
         assert 2 * row["window_s"] <= spent_s <= 2 * row["window_s"] + 2 * FakeNvml.TICK_S
 
 
+def test_every_call_of_a_window_is_counted(clock):
+    calls = []
+
+    def call():
+        clock.sleep(1e-3)
+        calls.append(clock.now)
+
+    contender = SimpleNamespace(call=call, trial_s=1e-3)
+    device = SimpleNamespace(marker=lambda: lambda: True)
+    measured = _measured(contender, device, NvmlMeter(FakeNvml(), "GPU-x"), 2)
+    # Those of the settling before it, and no others, are left out.
+    settling = sum(at <= calls[0] + 0.01 for at in calls)
+    assert abs(len(calls) - measured["energy_calls"] - settling) <= 2  # a chunk
+    # The moments that reading clock and counter take are in it too.
+    assert 1e-3 <= measured["loaded_call_s"] < 1.4e-3
+    assert measured["watts"] == pytest.approx(250, rel=0.05)
+
+
 def test_a_call_longer_than_a_window(clock):
     ends = [0.0]
 

@@ -18,13 +18,9 @@ def build(tmp_path_factory):
 
 
 def install(build, target, **definitions):
-    """Without build isolation, which would need a network; nothing but the package itself.
-
-    Unoptimised: here it has to be installed, not to be fast.
-    """
+    """Without build isolation, which would need a network; nothing but the package itself."""
     settings = {f"cmake.define.KRONSPARSE_{name}": value for name, value in definitions.items()}
     settings |= {"build-dir": str(build), "cmake.define.KRONSPARSE_CUDA": "OFF"}
-    settings["cmake.build-type"] = "Debug"
     options = ["-q", "--no-build-isolation", "--no-deps", "--no-index", "--target", str(target)]
     options += [f"-C{name}={value}" for name, value in settings.items()]
     command = [sys.executable, "-m", "pip", "install", *options, str(SOURCE)]
