@@ -35,10 +35,70 @@ double shared_bytes_asked_for(const Cut& cut, const Product& p, const GpuFacts& 
   return all;
 }
 
-/// Seconds of a run; fitted to 4,900 cuts of 83 problems on an H200: half of them take within 7 % of it, and
-/// what it prefers 1.03 times as long as the best, in the mean.
+/// What things cost, in seconds.
+struct Costs {
+  double start;           ///< of a kernel, and the way of the first bytes
+  double registers;       ///< a register of x or sums, for each step at once
+  double waiting;         ///< weights that could not be asked for ahead
+  double wave;            ///< blocks that others had to end for
+  double block;           ///< of all
+  double round;           ///< loads of x, however many steps at once
+  double step;            ///< of a warp
+  double item;            ///< of a warp: sums on their way to y
+  double exchanged;       ///< the same where they meet those of other warps
+  double warp;            ///< of a block
+  double sample_warps;    ///< that a block has several
+  double line;            ///< of x that a load needs
+  double byte_under_way;  ///< of x, where lines are used in parts
+  double operand;         ///< of weights, read from shared memory
+  double sum;             ///< that is exchanged or stored
+  double weights_ahead;   ///< times the time to read the weights, where they could not be asked for ahead
+  double weights_again;   ///< the same, for each block of samples
+  double half_sector;     ///< of x that another block fetches as well
+};
+/// Fitted to 3,600 cuts of 83 problems on an H200: what they prefer takes 1.013 times as long as the best, in
+/// the mean, and 1.16 times at worst.
+constexpr Costs costs_of_several_j{.start = 0.30e-6,
+                                   .registers = 0.58e-9,
+                                   .waiting = 0.095e-6,
+                                   .wave = 0.074e-6,
+                                   .block = 0.72e-9,
+                                   .round = 339e-9,
+                                   .step = 32e-9,
+                                   .item = 80e-9,
+                                   .exchanged = 293e-9,
+                                   .warp = 15.9e-9,
+                                   .sample_warps = 140e-9,
+                                   .line = 0.75e-9,
+                                   .byte_under_way = 2.55e-12,
+                                   .operand = 0.81e-9,
+                                   .sum = 1.24e-9,
+                                   .weights_ahead = 0.66,
+                                   .weights_again = 0.22,
+                                   .half_sector = 1.67e-12};
+constexpr Costs costs_of_one_j{.start = 0,
+                               .registers = 0,
+                               .waiting = 0.24e-6,
+                               .wave = 0.10e-6,
+                               .block = 0.91e-9,
+                               .round = 430e-9,
+                               .step = 29e-9,
+                               .item = 132e-9,
+                               .exchanged = 526e-9,
+                               .warp = 18.8e-9,
+                               .sample_warps = 154e-9,
+                               .line = 0.81e-9,
+                               .byte_under_way = 0,
+                               .operand = 1.66e-9,
+                               .sum = 1.61e-9,
+                               .weights_ahead = 0.64,
+                               .weights_again = 0.104,
+                               .half_sector = 0};
+
+/// Seconds of a run.
 double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const Shape& shape = cut.shape;
+  const Costs& costs = shape.x_is_left() ? costs_of_one_j : costs_of_several_j;
   const double blocks = static_cast<double>(blocks_of(cut, p)), warps = cut.warps();
   const double of_each = blocks_of_each(cut, p, facts);
   const double waves =
@@ -50,7 +110,7 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double existing =
       static_cast<double>(p.batch) /
       static_cast<double>(std::int64_t{cut.sample_blocks} * cut.sample_warps * shape.tiles * tile_samples);
-  const double loads = warps * cut.steps * shape.loads() * shape.tiles * existing;
+  const double step_loads = shape.loads() * shape.tiles * existing;
   // Lines of 128 bytes that a warp's load needs: neighbouring terms lie d elements apart.
   const bool is_part = p.d > shape.block_j;
   const double lines = is_part ? std::max(8.0, static_cast<double>(std::min<std::int64_t>(p.d, 64)) / 2) : 8;
@@ -59,19 +119,18 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double sums = cut.l_warps == 1 ? 0 : warps * shape.items() * shape.item_floats();
   const double stores = warps / cut.l_warps * shape.items() * existing;
 
-  const double steps = cut.steps * (90e-9 + 17e-9 * shape.loads() * shape.tiles +
-                                    3.3e-9 * shape.operands() * shape.result_tiles());
-  const double ending = cut.l_warps == 1 ? 113e-9 * shape.items()
-                                         : 78e-9 + 300e-9 * std::ceil(1.0 * shape.items() / cut.l_warps);
-  // Not explained: what it prefers for one j and many samples takes longer.
-  const double margin = p.d == 1 && p.batch > 32 ? 1.1 : 1;
-  const double seconds =
-      0.57e-6 + 0.18e-6 * waiting + (waves - 1) * 0.49e-6 + blocks * 0.61e-9 +
-      waves * (steps + ending) +                                                        // of a warp
-      of_each * (loads * lines * 0.7e-9 + (sums + stores) * 1.7e-9 + warps * 8.4e-9) +  // of all
-      weights * (0.29 + 0.31 * waiting) + weights * cut.sample_blocks * 0.18 +          // memory, L2
-      (halves_sectors ? blocks * loads * lines * 1.5e-12 : 0);
-  return margin * seconds;
+  const double steps = std::ceil(1.0 * cut.steps / shape.at_once) * costs.round + cut.steps * costs.step;
+  const double ending = cut.l_warps == 1 ? shape.items() * costs.item
+                                         : std::ceil(1.0 * shape.items() / cut.l_warps) * costs.exchanged;
+  const double of_a_block =
+      steps + ending + warps * costs.warp + (cut.sample_warps > 1 ? costs.sample_warps : 0);
+  const double of_all = warps * cut.steps * step_loads * lines * costs.line +
+                        warps * cut.steps * shape.operands() * costs.operand + (sums + stores) * costs.sum +
+                        (is_part ? warps * 512 * shape.at_once * step_loads * costs.byte_under_way : 0);
+  return costs.start + shape.registers() * shape.at_once * costs.registers + waiting * costs.waiting +
+         (waves - 1) * costs.wave + blocks * costs.block + waves * of_a_block + of_each * of_all +
+         weights * (waiting * costs.weights_ahead + cut.sample_blocks * costs.weights_again) +
+         (halves_sectors ? blocks * warps * cut.steps * step_loads * lines * costs.half_sector : 0);
 }
 
 /// The widest loads that every term of every sample allows; no tiles where there are none.
@@ -100,9 +159,7 @@ void for_each_cut(const Product& p, const GpuFacts& facts, Visitor&& visit) {
   cut.j_groups = static_cast<int>(j_groups);
   for (const Shape& shape : shapes) {
     if (shape.block_j != cut.shape.block_j || shape.load != cut.shape.load) continue;
-    // Half of them would do.
-    if (shape.tiles > 1 && shape.tiles / 2 >= all_tiles) continue;
-    if (shape.outputs > 1 && shape.tile_k() / 2 >= p.b) continue;
+    if (shape.tiles > 1 && shape.tiles / 2 >= all_tiles) continue;  // half of them would do
     cut.shape = shape;
     const std::int64_t all_rows = divided_up(p.b, shape.tile_k()) * j_groups;
     for (cut.l_warps = 1; cut.l_warps <= 16; ++cut.l_warps)

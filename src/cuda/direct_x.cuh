@@ -43,10 +43,10 @@ __device__ inline void load_vector(std::uint32_t (&words)[count / 2], const std:
 }
 
 /// x of one step: for each tile of samples four terms of the lane's sample, or eight.
-template <int block_j, int load_elements_at_once, int tiles>
+template <Shape shape>
 class StepOfX {
-  static constexpr int loads = Shape{block_j, load_elements_at_once, tiles}.loads();
-  static constexpr int load_words = load_elements_at_once / 2;
+  static constexpr int block_j = shape.block_j, tiles = shape.tiles, loads = shape.loads();
+  static constexpr int load_words = shape.load / 2;
 
  public:
   /// Where the lane's loads are.
@@ -57,7 +57,6 @@ class StepOfX {
     /// might be no number.
     __device__ void find(const Arguments& args, const std::uint16_t* x, const int (&rows)[tiles],
                          int first_l) {
-      constexpr Shape shape{block_j, load_elements_at_once, tiles};
       const int lane_in_four = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
       for (int v = 0; v < loads; ++v) {
@@ -83,7 +82,7 @@ class StepOfX {
 #pragma unroll
       for (int tile = 0; tile < tiles; ++tile) {
         std::uint32_t loaded[load_words];
-        load_vector<load_elements_at_once, vectors>(loaded, places.of[v][tile]);
+        load_vector<shape.load, vectors>(loaded, places.of[v][tile]);
 #pragma unroll
         for (int word = 0; word < load_words; ++word) words_[tile][v * load_words + word] = loaded[word];
       }
@@ -108,18 +107,29 @@ struct RowPlace {
 };
 
 /// Bias, activation, rounding and the way to y.
-template <class T, int block_j, int tiles, int outputs>
+template <class T, Shape shape>
 class Store {
-  static constexpr bool x_is_left = Shape{block_j, block_j, tiles, outputs}.x_is_left();
-  static constexpr int floats = Shape{block_j, block_j, tiles, outputs}.item_floats();
+  static constexpr int block_j = shape.block_j, tiles = shape.tiles, outputs = shape.outputs;
+  static constexpr bool x_is_left = shape.x_is_left();
+  static constexpr int floats = shape.item_floats();
 
  public:
-  __device__ Store(const Arguments& args, const RowPlace& place) : args_(args), place_(place) {}
+  __device__ Store(const Arguments& args, const RowPlace& place)
+      : args_(args),
+        k_(place.first_k + (x_is_left ? lane() % 4 * 2 : lane() / 4)),
+        sample_(place.first_sample + (x_is_left ? lane() / 4 : lane() % 4 * 2)),
+        feature_((std::int64_t{place.i} * args.b + k_) * args.d + place.first_j),
+        y_(static_cast<T*>(args.y) + sample_ * args.y_sample + feature_) {}
+
+  /// Whether sums are rounded and stored, and nothing else: what follows is then much shorter.
+  [[nodiscard]] __device__ static bool is_plain(const Arguments& args) {
+    return args.bias == nullptr && args.activation == Activation::none && args.y_vectors;
+  }
 
   /// An item: the sums of all j of one output of one sample, or of as many samples as make four of them; or
   /// of two outputs of two samples, where x is the left operand.
+  template <bool plain>
   __device__ void item(const float (&sums)[floats], int number) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
     constexpr int together = x_is_left ? 2 : block_j;
 #pragma unroll
     for (int o = 0; o < floats / together; ++o) {
@@ -128,49 +138,55 @@ class Store {
       for (int e = 0; e < together; ++e) of_output[e] = sums[o * together + e];
       if constexpr (x_is_left) {
         if (o < tiles)
-          store(of_output, place_.first_k + number % outputs * 8 + lane % 4 * 2,
-                place_.first_sample + (number / outputs * 2 + o) * tile_samples + lane / 4);
+          store<plain>(of_output, number % outputs * 8, (number / outputs * 2 + o) * tile_samples);
       } else {
         // A lane has four sums of each j of a tile: of two samples for each of outputs g and g + 8.
-        constexpr int items_of_outputs = Shape{block_j, block_j, tiles, outputs}.items() / outputs;
+        constexpr int items_of_outputs = shape.items() / outputs;
         const int at = number % items_of_outputs * (floats / block_j) + o;
-        store(of_output, place_.first_k + number / items_of_outputs * 16 + at / 2 % 2 * 8 + lane / 4,
-              place_.first_sample + at / 4 * tile_samples + lane % 4 * 2 + at % 2);
+        store<plain>(of_output, number / items_of_outputs * 16 + at / 2 % 2 * 8,
+                     at / 4 * tile_samples + at % 2);
       }
     }
   }
 
  private:
-  /// Neighbouring j of output k, or outputs from k on.
-  template <int count>
-  __device__ void store(float (&sums)[count], int k, int sample) const {
-    const bool exists = k < args_.b && sample < args_.batch;
-    const int existing = !exists ? 0 : x_is_left ? min(count, args_.b - k) : count;
-    const std::int64_t feature = (std::int64_t{place_.i} * args_.b + k) * args_.d + place_.first_j;
-    if (args_.bias != nullptr) {
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+
+  /// Neighbouring j of an output, or neighbouring outputs: so far from the lane's first.
+  template <bool plain, int count>
+  __device__ void store(float (&sums)[count], int outputs_on, int samples_on) const {
+    const int left = args_.b - k_ - outputs_on;
+    const bool exists = left > 0 && sample_ + samples_on < args_.batch;
+    const std::int64_t features_on = std::int64_t{outputs_on} * args_.d;
+    if constexpr (!plain) {
+      if (args_.bias != nullptr) {
 #pragma unroll
-      for (int e = 0; e < count; ++e)
-        if (e < existing)
-          sums[e] += static_cast<float>(__ldcg(static_cast<const T*>(args_.bias) + feature + e));
+        for (int e = 0; e < count; ++e)
+          if (exists && (!x_is_left || e < left))
+            sums[e] +=
+                static_cast<float>(__ldcg(static_cast<const T*>(args_.bias) + feature_ + features_on + e));
+      }
+      activate_all(sums, args_.activation);
     }
-    activate_all(sums, args_.activation);
-    struct alignas(2 * count) Vector {
-      T e[count];
-    } vector;
+    T rounded[count];
 #pragma unroll
-    for (int e = 0; e < count; ++e) vector.e[e] = static_cast<T>(sums[e]);
-    T* y = static_cast<T*>(args_.y) + sample * args_.y_sample + feature;
-    if (args_.y_vectors) {
-      if (exists) *reinterpret_cast<Vector*>(y) = vector;
+    for (int e = 0; e < count; ++e) rounded[e] = static_cast<T>(sums[e]);
+    std::uint32_t words[count / 2];
+    memcpy(words, rounded, sizeof(words));
+    T* to = y_ + samples_on * args_.y_sample + features_on;
+    if (plain || args_.y_vectors) {
+      if (exists) ptx::store_words(to, words);
     } else {
 #pragma unroll
       for (int e = 0; e < count; ++e)
-        if (e < existing) y[e] = vector.e[e];
+        if (exists && (!x_is_left || e < left)) to[e] = rounded[e];
     }
   }
 
   const Arguments& args_;
-  const RowPlace& place_;
+  int k_, sample_;  ///< the lane's first
+  std::int64_t feature_;
+  T* y_;
 };
 
 }  // namespace kronsparse::cuda::direct

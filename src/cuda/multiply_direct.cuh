@@ -48,13 +48,15 @@ __device__ inline void multiply_tile(float (&sums)[4], const uint4& weights, std
 
 }  // namespace direct
 
-template <class T, int block_j, int load, int tiles, int outputs>
-__global__ void __launch_bounds__(direct::Shape{block_j, load, tiles, outputs}.max_warps() * 32, 1)
+/// Of one of the shapes, by its number: nvcc knows no kernels that are told a class.
+template <class T, std::size_t shape_number>
+__global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32, 1)
     multiply_direct(const __grid_constant__ direct::Arguments args) {
   using namespace direct;
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) std::byte shared_memory[];
-  constexpr Shape shape{block_j, load, tiles, outputs};
+  constexpr Shape shape = shapes[shape_number];
+  constexpr int block_j = shape.block_j, tiles = shape.tiles, outputs = shape.outputs;
   constexpr int floats = shape.item_floats(), item_bytes = floats * 4 * 32;
   const Cut& cut = args.cut;
   const SharedLayout layout = shared_layout(cut);
@@ -96,7 +98,7 @@ __global__ void __launch_bounds__(direct::Shape{block_j, load, tiles, outputs}.m
   // to the other product, whose lower half is then the wrong one: each has sums of its own.
   constexpr bool is_crossed = x_is_left && tiles == 1;
   float sums[is_crossed ? 2 : result_tiles][operands][4] = {};
-  const auto multiply = [&](const StepOfX<block_j, load, tiles>& x_of_step, int step) {
+  const auto multiply = [&](const StepOfX<shape>& x_of_step, int step) {
 #pragma unroll
     for (int o = 0; o < operands; ++o) {
       const uint4 operand = ptx::load_shared_16(weights + (step * operands + o) * operand_bytes + lane * 16);
@@ -124,8 +126,8 @@ __global__ void __launch_bounds__(direct::Shape{block_j, load, tiles, outputs}.m
     }
   };
   const auto multiply_all = [&]<bool x_vectors>() {
-    using X = StepOfX<block_j, load, tiles>;
-    constexpr int at_once = shape.steps_at_once(), step_l = shape.step_l();
+    using X = StepOfX<shape>;
+    constexpr int at_once = shape.at_once, step_l = shape.step_l();
     X x_of[at_once];
     {
       typename X::Places places[at_once];
@@ -176,14 +178,21 @@ __global__ void __launch_bounds__(direct::Shape{block_j, load, tiles, outputs}.m
                              : sums[at / 4][item / items_of_outputs * block_j + f % block_j][at % 4];
     }
   };
+  const bool is_plain = Store<T, shape>::is_plain(args);
   if (cut.l_warps == 1) {
-    const Store<T, block_j, tiles, outputs> store(args, row_place);
+    const Store<T, shape> store(args, row_place);
+    const auto store_all = [&]<bool plain>() {
 #pragma unroll
-    for (int item = 0; item < shape.items(); ++item) {
-      float of_item[floats];
-      gather(of_item, item);
-      store.item(of_item, item);
-    }
+      for (int item = 0; item < shape.items(); ++item) {
+        float of_item[floats];
+        gather(of_item, item);
+        store.template item<plain>(of_item, item);
+      }
+    };
+    if (is_plain)
+      store_all.template operator()<true>();
+    else
+      store_all.template operator()<false>();
     return;
   }
 
@@ -204,20 +213,36 @@ __global__ void __launch_bounds__(direct::Shape{block_j, load, tiles, outputs}.m
   for (int item = warp; item < items; item += cut.warps()) {
     const std::uint32_t from = base + item * cut.l_warps * item_bytes + lane * 16;
     float of_item[floats] = {};
-#pragma unroll 4
-    for (int p = 0; p < cut.l_warps; ++p)
+    constexpr int parts_at_once = 4;  // whose loads do not wait for each other
+#pragma unroll 1
+    for (int first_part = 0; first_part < cut.l_warps; first_part += parts_at_once) {
+      uint4 parts[parts_at_once][floats / 4];
 #pragma unroll
-      for (int f = 0; f < floats; f += 4) {
-        const uint4 four = ptx::load_shared_16(from + p * item_bytes + f * 128);
-        of_item[f] += __uint_as_float(four.x), of_item[f + 1] += __uint_as_float(four.y);
-        of_item[f + 2] += __uint_as_float(four.z), of_item[f + 3] += __uint_as_float(four.w);
-      }
+      for (int p = 0; p < parts_at_once; ++p)
+#pragma unroll
+        for (int f = 0; f < floats / 4; ++f)
+          parts[p][f] = first_part + p < cut.l_warps
+                            ? ptx::load_shared_16(from + (first_part + p) * item_bytes + f * 512)
+                            : uint4{0, 0, 0, 0};
+#pragma unroll
+      for (int p = 0; p < parts_at_once; ++p)
+#pragma unroll
+        for (int f = 0; f < floats / 4; ++f) {
+          const uint4& four = parts[p][f];
+          of_item[4 * f] += __uint_as_float(four.x), of_item[4 * f + 1] += __uint_as_float(four.y);
+          of_item[4 * f + 2] += __uint_as_float(four.z), of_item[4 * f + 3] += __uint_as_float(four.w);
+        }
+    }
     const int row_and_samples = item / shape.items();
     const auto item_row =
         static_cast<int>(args.sample_warps.quotient(static_cast<unsigned>(row_and_samples)));
     const RowPlace item_place =
         place.row_place(args, item_row, row_and_samples - item_row * cut.sample_warps);
-    Store<T, block_j, tiles, outputs>(args, item_place).item(of_item, item % shape.items());
+    const Store<T, shape> store(args, item_place);
+    if (is_plain)
+      store.template item<true>(of_item, item % shape.items());
+    else
+      store.template item<false>(of_item, item % shape.items());
   }
 #endif
 }

@@ -9,8 +9,7 @@ namespace kronsparse::cuda {
 DirectKernel direct_f16_kernel(const direct::Shape& shape) {
   using direct::shapes;
   static constexpr auto kernels = []<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array{static_cast<DirectKernel>(
-        multiply_direct<__half, shapes[I].block_j, shapes[I].load, shapes[I].tiles, shapes[I].outputs>)...};
+    return std::array{static_cast<DirectKernel>(multiply_direct<__half, I>)...};
   }
   (std::make_index_sequence<shapes.size()>());
   return kernels[static_cast<std::size_t>(std::ranges::find(shapes, shape) - shapes.begin())];

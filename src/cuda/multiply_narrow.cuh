@@ -37,28 +37,33 @@ class Consumer {
   __device__ void for_slabs(Body&& body) {
     const Cut& cut = args_.cut;
     const int fillings = cut.fillings(), slab_x_bytes = shape.slab_boxes() * cut.box_bytes();
-    RingPlace at;
-    at.skip(cut.stages, warpgroup_);
+    RingPlace at_x, at_weights;
+    at_x.skip(cut.x_stages, warpgroup_);
+    at_weights.skip(cut.weight_stages, warpgroup_);
 #pragma unroll 1
     for (int filling = warpgroup_; filling < fillings; filling += cut.warpgroups) {
-      ptx::barrier_wait(stages_.weights_full(at.at), at.parity);
-      ptx::barrier_wait(stages_.x_full(at.at), at.parity);
+      ptx::barrier_wait(stages_.weights.full(at_weights.at), at_weights.parity);
+      ptx::barrier_wait(stages_.x.full(at_x.at), at_x.parity);
       const int slabs = min(cut.stage_slabs, cut.slabs - filling * cut.stage_slabs);
 #pragma unroll 1
       for (int slab = 0; slab < slabs; ++slab)
-        body(stages_.x(at.at) + slab * slab_x_bytes,
-             stages_.weights(at.at) + slab * shape.slab_weight_bytes(), slab == 0);
+        body(stages_.x.data(at_x.at) + slab * slab_x_bytes,
+             stages_.weights.data(at_weights.at) + slab * shape.slab_weight_bytes(), slab == 0);
       // Nobody waits for the last fillings to be used up.
-      previous_ = filling + cut.stages < fillings ? at.at : -1;
-      at.skip(cut.stages, cut.warpgroups);
+      used_x_ = filling + cut.x_stages < fillings ? at_x.at : -1;
+      used_weights_ = filling + cut.weight_stages < fillings ? at_weights.at : -1;
+      at_x.skip(cut.x_stages, cut.warpgroups);
+      at_weights.skip(cut.weight_stages, cut.warpgroups);
     }
   }
 
-  /// The stage before is used up: who fills it is told.
-  __device__ void release_previous() const {
-    if (previous_ < 0) return;
+  /// The stages before are used up: who fills them is told.
+  __device__ void release_used() const {
+    if (used_x_ < 0 && used_weights_ < 0) return;
     __syncwarp();  // one lane speaks for all, whose reads come before
-    if (threadIdx.x % 32 == 0) ptx::barrier_arrive(stages_.empty(previous_));
+    if (threadIdx.x % 32 != 0) return;
+    if (used_x_ >= 0) ptx::barrier_arrive(stages_.x.empty(used_x_));
+    if (used_weights_ >= 0) ptx::barrier_arrive(stages_.weights.empty(used_weights_));
   }
 
   __device__ static std::uint64_t right(std::uint32_t weights) {
@@ -79,7 +84,7 @@ class Consumer {
       ptx::wgmma_commit();
       if (is_first) {
         ptx::wgmma_wait<1>();
-        release_previous();
+        release_used();
       }
     });
   }
@@ -94,7 +99,7 @@ class Consumer {
       for (int pass = 0; pass < X::passes; ++pass) {
         x.load(slab, pass);
         ptx::wgmma_wait<0>();
-        if (is_first && pass == 0) release_previous();
+        if (is_first && pass == 0) release_used();
         x.sort(left);
 #pragma unroll
         for (auto& operand : left) ptx::wgmma_settle(operand);
@@ -118,7 +123,7 @@ class Consumer {
   const Arguments& args_;
   const Stages& stages_;
   int warpgroup_;
-  int previous_ = -1;  ///< stage that is to be released
+  int used_x_ = -1, used_weights_ = -1;  ///< stages that are to be released
 };
 
 #endif
@@ -141,28 +146,36 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
   const int threads = cut.threads();
   ptx::let_later_kernels_start();
   const BlockPlace place(args);
+  // Both clusters' barriers below are for all threads: blocks have begun, and have received what they are
+  // sent.
   if (warpgroup == cut.warpgroups) {
-    stages.init(cut);
-    ptx::barrier_signal(barriers_are_there, threads + producer_threads);
-    if (cut.splits > 1) ptx::cluster_arrive();
-    const Producer<block_j, outputs> producer(args, place, stages);
-    producer.fill_weights();
-    __syncwarp();
-    ptx::wait_for_earlier_kernels();
-    producer.run();
+    const int all_threads = threads + producer_threads;
+    if (threadIdx.x % 64 < 32) {
+      stages.init(cut);
+      ptx::barrier_signal(barriers_are_there, all_threads);
+      if (cut.splits > 1) ptx::cluster_arrive_relaxed();
+      WeightProducer<block_j, outputs>(args, place, stages.weights).run();
+    } else {
+      const XProducer<block_j, outputs> producer(args, place, stages.x);
+      ptx::barrier_of(barriers_are_there, all_threads);
+      if (cut.splits > 1) ptx::cluster_arrive_relaxed();
+      ptx::wait_for_earlier_kernels();
+      producer.run();
+    }
     __syncwarp();
     if (cut.splits > 1) {
       ptx::cluster_wait();
-      ptx::cluster_barrier();
+      ptx::cluster_arrive_relaxed();
+      ptx::cluster_wait();
     }
     return;
   }
   read_arguments<sizeof(args.x_map)>(args, base + layout.unused);
   ptx::barrier_of(barriers_are_there, threads + producer_threads);
-  if (cut.splits > 1) ptx::cluster_arrive();
+  if (cut.splits > 1) ptx::cluster_arrive_relaxed();
+  const SumStore<T, block_j, outputs> store(args, place, layout, base);
   ptx::wait_for_earlier_kernels();
 
-  const SumStore<T, block_j, outputs> store(args, place, layout, base);
   float sums[block_j][outputs / 2];
 #pragma unroll
   for (int j = 0; j < block_j; ++j)
@@ -180,10 +193,10 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
     ptx::fence_for_bulk();
     ptx::barrier_of(sums_are_there, threads);
     ptx::cluster_wait();  // other blocks have begun
-    store.send(stages.received());
-    ptx::barrier_wait(stages.received(), 0);
+    store.send(stages.received);
+    ptx::barrier_wait(stages.received, 0);
     __syncwarp();
-    ptx::cluster_arrive();
+    ptx::cluster_arrive_relaxed();
   } else {
     ptx::barrier_of(sums_are_there, threads);
   }

@@ -15,13 +15,25 @@ class SumStore {
  public:
   using Sums = float[block_j][outputs / 2];
 
+  /// Finds out what does not depend on sums, which is nearly everything: nobody waits for that yet.
   __device__ SumStore(const Arguments& args, const BlockPlace& place, const SharedLayout& layout,
                       std::uint32_t base)
       : args_(args),
-        place_(place),
+        rank_(place.rank),
         sums_(base),
         received_(base + layout.received),
-        share_rows_(args.cut.share_rows()) {}
+        share_rows_(args.cut.share_rows()),
+        first_row_(static_cast<int>(threadIdx.x) / of_a_row),
+        row_step_(args.cut.threads() / of_a_row),
+        unit_at_(unit_place(own_unit())) {
+    // All j of an output, and so of neighbouring outputs, are neighbours; some of more are so among
+    // themselves.
+    const int k = place.k + own_unit() * 4 / block_j, j = own_unit() * 4 % block_j;
+    there_ = static_cast<int>(min((args.b - k) * args.d - j, std::int64_t{4}));
+    feature_ = (place.i * args.b + k) * args.d + place.j + j;
+    y_ = static_cast<const T*>(args.y) + (rank_ * share_rows_ + first_row_) * args.y_sample + feature_;
+    ptx::settle(y_);
+  }
 
   /// By each warpgroup, to rows of its own.
   __device__ void put(const Sums& sums, int warpgroup) const {
@@ -55,52 +67,69 @@ class SumStore {
 
   /// Adds the sums of all warpgroups to those of the first.
   __device__ void add_warpgroups() const {
-    for_units(args_.cut.rows, [&](const Units& units) {
+    for_rows(args_.cut.rows, [&](const Rows& rows) {
       float values[4 * at_once] = {};
-      for (int w = 0; w < args_.cut.warpgroups; ++w) units.add(values, warpgroup_sums(w));
+      for (int w = 0; w < args_.cut.warpgroups; ++w) rows.add(values, warpgroup_sums(w));
 #pragma unroll
-      for (int u = 0; u < at_once; ++u)
-        if (units.is_there(u))
-          ptx::store_shared_floats(sums_ + units.place(u), values[4 * u], values[4 * u + 1],
-                                   values[4 * u + 2], values[4 * u + 3]);
+      for (int r = 0; r < at_once; ++r)
+        if (rows.is_there(r))
+          ptx::store_shared_floats(sums_ + rows.place(r), values[4 * r], values[4 * r + 1], values[4 * r + 2],
+                                   values[4 * r + 3]);
     });
   }
 
   /// To each other block of the cluster the samples that it adds up. One thread for each.
   __device__ void send(std::uint32_t barrier) const {
     const auto to = static_cast<int>(threadIdx.x);
-    if (to >= args_.cut.splits || to == place_.rank) return;
+    if (to >= args_.cut.splits || to == rank_) return;
     const int bytes = share_rows_ * sample_bytes;
-    ptx::copy_bulk_to_cluster(ptx::cluster_address(received_ + place_.rank * bytes, to), sums_ + to * bytes,
-                              bytes, ptx::cluster_address(barrier, to));
+    ptx::copy_bulk_to_cluster(ptx::cluster_address(received_ + rank_ * bytes, to), sums_ + to * bytes, bytes,
+                              ptx::cluster_address(barrier, to));
   }
 
   /// Adds up what warpgroups have, or blocks of the cluster, in their order: results of this block to y.
   __device__ void finish() const {
     const Cut& cut = args_.cut;
-    const int first = place_.rank * share_rows_;
-    for_units(min(args_.batch - first, share_rows_), [&](const Units& units) {
-      float values[4 * at_once] = {};
-      if (cut.splits == 1)
-        for (int w = 0; w < cut.warpgroups; ++w) units.add(values, warpgroup_sums(w));
-      else
-        for (int rank = 0; rank < cut.splits; ++rank)
-          units.add(values, (rank == place_.rank ? sums_ : received_) + rank * share_rows_ * sample_bytes);
-      if (args_.bias != nullptr)
+    if (there_ <= 0) return;
+    const int count = min(args_.batch - rank_ * share_rows_, share_rows_);
+    const auto store_rows = [&]<bool plain>() {
+      float bias[4] = {};
+      if (!plain && args_.bias != nullptr)
 #pragma unroll
-        for (int u = 0; u < at_once; ++u)
-          if (units.is_there(u)) add_bias(values + 4 * u, units.unit(u));
-      activate_all(values, args_.activation);
+        for (int e = 0; e < 4; ++e)
+          if (e < there_)
+            bias[e] = static_cast<float>(__ldcg(static_cast<const T*>(args_.bias) + feature_ + e));
+      T* y = const_cast<T*>(y_);
+      for_rows(count, [&](const Rows& rows) {
+        float values[4 * at_once] = {};
+        if (cut.splits == 1)
+          for (int w = 0; w < cut.warpgroups; ++w) rows.add(values, warpgroup_sums(w));
+        else
+          for (int rank = 0; rank < cut.splits; ++rank)
+            rows.add(values, (rank == rank_ ? sums_ : received_) + rank * share_rows_ * sample_bytes);
+        if constexpr (!plain) {
+          if (args_.bias != nullptr)
 #pragma unroll
-      for (int u = 0; u < at_once; ++u)
-        if (units.is_there(u)) store(values + 4 * u, first + units.row(u), units.unit(u));
-    });
+            for (int v = 0; v < 4 * at_once; ++v) values[v] += bias[v % 4];
+          activate_all(values, args_.activation);
+        }
+#pragma unroll
+        for (int r = 0; r < at_once; ++r, y += row_step_ * args_.y_sample)
+          if (rows.is_there(r)) store<plain>(y, values + 4 * r);
+      });
+    };
+    // What is not needed is not even jumped over.
+    if (args_.bias == nullptr && args_.activation == Activation::none && args_.y_vectors)
+      store_rows.template operator()<true>();
+    else
+      store_rows.template operator()<false>();
   }
 
  private:
   static constexpr Shape shape{block_j, outputs};
   static constexpr int sample_bytes = shape.sample_bytes();
-  static constexpr int at_once = 4;  ///< units of a thread, whose loads do not wait for each other
+  static constexpr int of_a_row = block_j * outputs / 4;
+  static constexpr int at_once = 4;  ///< rows of a thread, whose loads do not wait for each other
 
   /// Units that lanes of a warp write together lie in different banks.
   __device__ static int unit_place(int unit) { return (unit ^ (unit / 8 % 8)) * 16; }
@@ -109,73 +138,59 @@ class SumStore {
     return sums_ + warpgroup * args_.cut.rows * sample_bytes;
   }
 
-  /// Some units of a thread, of `count` in all.
-  struct Units {
+  /// Some rows of a thread's unit.
+  struct Rows {
     int first, step, count;
+    int unit_at;
 
-    [[nodiscard]] __device__ bool is_there(int u) const { return first + u * step < count; }
-    [[nodiscard]] __device__ int row(int u) const { return (first + u * step) / of_a_row; }
-    [[nodiscard]] __device__ int unit(int u) const { return (first + u * step) % of_a_row; }
-    [[nodiscard]] __device__ int place(int u) const { return row(u) * sample_bytes + unit_place(unit(u)); }
+    [[nodiscard]] __device__ int row(int r) const { return first + r * step; }
+    [[nodiscard]] __device__ bool is_there(int r) const { return row(r) < count; }
+    [[nodiscard]] __device__ int place(int r) const { return row(r) * sample_bytes + unit_at; }
 
     __device__ void add(float (&values)[4 * at_once], std::uint32_t from) const {
 #pragma unroll
-      for (int u = 0; u < at_once; ++u) {
-        const uint4 part = is_there(u) ? ptx::load_shared_16(from + place(u)) : uint4{0, 0, 0, 0};
-        values[4 * u] += __uint_as_float(part.x), values[4 * u + 1] += __uint_as_float(part.y);
-        values[4 * u + 2] += __uint_as_float(part.z), values[4 * u + 3] += __uint_as_float(part.w);
+      for (int r = 0; r < at_once; ++r) {
+        const uint4 part = is_there(r) ? ptx::load_shared_16(from + place(r)) : uint4{0, 0, 0, 0};
+        values[4 * r] += __uint_as_float(part.x), values[4 * r + 1] += __uint_as_float(part.y);
+        values[4 * r + 2] += __uint_as_float(part.z), values[4 * r + 3] += __uint_as_float(part.w);
       }
     }
   };
-  static constexpr int of_a_row = block_j * outputs / 4;
 
-  /// Shares the units of so many rows out to the threads that multiply.
+  /// Every thread that multiplies has one unit of some rows, so that little is computed for each of these.
+  [[nodiscard]] __device__ static int own_unit() { return static_cast<int>(threadIdx.x) % of_a_row; }
   template <class Body>
-  __device__ void for_units(int rows, Body&& body) const {
-    const int threads = args_.cut.threads();
+  __device__ void for_rows(int count, Body&& body) const {
+    if (first_row_ >= row_step_) return;
 #pragma unroll 1
-    for (int first = threadIdx.x; first < rows * of_a_row; first += at_once * threads)
-      body(Units{first, threads, rows * of_a_row});
+    for (int row = first_row_; row < count; row += at_once * row_step_)
+      body(Rows{row, row_step_, count, unit_at_});
   }
 
-  /// The first feature of a unit. All j of an output, and so of neighbouring outputs, are neighbours; some of
-  /// more are so among themselves.
-  [[nodiscard]] __device__ std::int64_t feature_of(int unit) const {
-    return (place_.i * args_.b + place_.k + unit * 4 / block_j) * args_.d + place_.j + unit * 4 % block_j;
-  }
-  /// How many of its features exist; none where it is below 1.
-  [[nodiscard]] __device__ int features_of(int unit) const {
-    return static_cast<int>(
-        min((args_.b - place_.k - unit * 4 / block_j) * args_.d - unit * 4 % block_j, std::int64_t{4}));
-  }
-
-  __device__ void add_bias(float* four, int unit) const {
-    const T* from = static_cast<const T*>(args_.bias) + feature_of(unit);
-#pragma unroll
-    for (int e = 0; e < 4; ++e)
-      if (e < features_of(unit)) four[e] += static_cast<float>(__ldcg(from + e));
-  }
-
-  __device__ void store(const float* four, int sample, int unit) const {
-    T* const to = static_cast<T*>(args_.y) + sample * args_.y_sample + feature_of(unit);
-    const int there = features_of(unit);
+  template <bool plain>
+  __device__ void store(T* to, const float* four) const {
     const T rounded[4] = {static_cast<T>(four[0]), static_cast<T>(four[1]), static_cast<T>(four[2]),
                           static_cast<T>(four[3])};
-    if (args_.y_vectors && there > 0) {
-      uint2 vector;
-      memcpy(&vector, rounded, sizeof(vector));
-      *reinterpret_cast<uint2*>(to) = vector;
+    if (plain || args_.y_vectors) {
+      std::uint32_t words[2];
+      memcpy(words, rounded, sizeof(words));
+      ptx::store_words(to, words);
     } else {
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        if (e < there) to[e] = rounded[e];
+        if (e < there_) to[e] = rounded[e];
     }
   }
 
   const Arguments& args_;
-  const BlockPlace& place_;
+  int rank_;
   std::uint32_t sums_, received_;
   int share_rows_;
+  // Of the thread's unit:
+  int first_row_, row_step_, unit_at_;
+  int there_;             ///< how many of its features exist; none where it is below 1
+  std::int64_t feature_;  ///< the first of them
+  const T* y_;            ///< of the first row
 };
 
 #endif

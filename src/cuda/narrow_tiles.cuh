@@ -4,8 +4,9 @@
 // 8 to 64 outputs of each of some neighbouring j. So blocks are narrow, and there are enough of them without
 // splitting sums much. Tensor copies bring x as it lies in memory, in boxes of 128 bytes of (l, j) a sample,
 // beside the weights, which are packed as they are read. Where d = 1 wgmma takes boxes as they are; else
-// lanes sort them by j on their way to registers (narrow_x.cuh). Stages of a ring are shared out to
-// warpgroups, whose sums are added up last.
+// lanes sort them by j on their way to registers (narrow_x.cuh). x and the weights go through rings of
+// stages of their own: often all weights fit, and come before the kernel ahead has ended. Stages are shared
+// out to warpgroups, whose sums are added up last.
 //
 // The blocks of a cluster may split l, and exchange sums.
 #pragma once
@@ -28,8 +29,8 @@ namespace kronsparse::cuda::narrow {
 inline constexpr int max_samples = 64;       ///< rows of one product
 inline constexpr int box_row_bytes = 128;    ///< of one sample
 inline constexpr int step_terms = 16;        ///< of one instruction
-inline constexpr int barrier_bytes = 24;     ///< of a stage: x is there, weights are there, it is empty
-inline constexpr int producer_threads = 32;  ///< after the others of a block
+inline constexpr int barrier_bytes = 16;     ///< of a stage: it is full, it is empty
+inline constexpr int producer_threads = 64;  ///< after the others of a block: a warp for weights, one for x
 inline constexpr int barriers_are_there = 1, sums_are_there = 2;  ///< numbered barriers
 
 /// What a block multiplies; every shape is a kernel.
@@ -43,7 +44,7 @@ struct Shape {
   /// Warpgroups that registers suffice for: beside sums, each has x as it was loaded and sorted.
   [[nodiscard]] __host__ __device__ constexpr int max_warpgroups() const {
     const int registers = sums() + (block_j == 1 ? 0 : block_j < 8 ? 32 : 64);
-    return registers <= 80 ? 4 : registers <= 112 ? 3 : registers <= 160 ? 2 : 1;
+    return registers <= 72 ? 4 : registers <= 104 ? 3 : registers <= 160 ? 2 : 1;
   }
 
   // A slab: the fewest boxes that make whole instructions.
@@ -104,10 +105,11 @@ struct Cut {
   int warpgroups = 1;
   int slabs = 1;  ///< of a block
   int stage_slabs = 1;
-  int stages = 1;
+  int x_stages = 1, weight_stages = 1;
+  bool joins_boxes = false;  ///< one copy brings all boxes of a stage
 
   [[nodiscard]] __host__ __device__ int threads() const { return warpgroups * 128; }
-  /// Fillings of stages; the last one may have fewer slabs than others.
+  /// Fillings of stages, of either ring; the last one may have fewer slabs than others.
   [[nodiscard]] __host__ __device__ int fillings() const { return (slabs + stage_slabs - 1) / stage_slabs; }
   [[nodiscard]] __host__ __device__ int box_bytes() const { return rows * box_row_bytes; }
   [[nodiscard]] __host__ __device__ int slab_x_bytes() const { return shape.slab_boxes() * box_bytes(); }
@@ -121,7 +123,7 @@ struct Cut {
 struct SharedLayout {
   int weights;   ///< [stage]
   int received;  ///< sums of other blocks: [rank][sample of the share]
-  int barriers;  ///< [stage]; then one for what is received
+  int barriers;  ///< [stage of x], [stage of weights]; then one for what is received
   int unused;    ///< 4 bytes that nobody reads
   int total;
 };
@@ -129,14 +131,14 @@ struct SharedLayout {
 [[nodiscard]] __host__ __device__ inline SharedLayout shared_layout(const Cut& cut) {
   SharedLayout s{};
   const auto larger = [](int one, int other) { return one < other ? other : one; };
-  s.weights = cut.stages * cut.stage_slabs * cut.slab_x_bytes();
-  const int ring = s.weights + cut.stages * cut.stage_slabs * cut.shape.slab_weight_bytes();
+  s.weights = cut.x_stages * cut.stage_slabs * cut.slab_x_bytes();
+  const int rings = s.weights + cut.weight_stages * cut.stage_slabs * cut.shape.slab_weight_bytes();
   const int sums = cut.warpgroups * cut.rows * cut.shape.sample_bytes();
   // wgmma reads 64 rows, also of shorter boxes; what they hold then goes nowhere.
   const int last_box_end = s.weights - cut.box_bytes() + max_samples * box_row_bytes;
-  s.received = larger(ring, larger(sums, last_box_end));
+  s.received = larger(rings, larger(sums, last_box_end));
   s.barriers = s.received + (cut.splits > 1 ? cut.splits * cut.share_bytes() : 0);
-  s.unused = s.barriers + cut.stages * barrier_bytes + 8;
+  s.unused = s.barriers + (cut.x_stages + cut.weight_stages) * barrier_bytes + 8;
   s.total = s.unused + 8;
   return s;
 }
@@ -199,44 +201,52 @@ struct BlockPlace {
   }
 };
 
-/// The stages of a block and their barriers.
-class Stages {
+/// The stages of x or of weights, and their barriers.
+class Ring {
  public:
+  __device__ Ring(std::uint32_t data, std::uint32_t barriers, int stage_bytes, int stages)
+      : data_(data), barriers_(barriers), stage_bytes_(stage_bytes), stages_(stages) {}
+
+  /// By one warp.
+  __device__ void init() const {
+    for (int stage = static_cast<int>(threadIdx.x) % 32; stage < stages_; stage += 32) {
+      ptx::barrier_init(full(stage), 1);
+      ptx::barrier_init(empty(stage), 4);
+    }
+  }
+
+  [[nodiscard]] __device__ int stages() const { return stages_; }
+  [[nodiscard]] __device__ std::uint32_t data(int stage) const { return data_ + stage * stage_bytes_; }
+  [[nodiscard]] __device__ std::uint32_t full(int stage) const { return barriers_ + stage * barrier_bytes; }
+  [[nodiscard]] __device__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
+
+ private:
+  std::uint32_t data_, barriers_;
+  int stage_bytes_, stages_;
+};
+
+/// Both rings of a block, and what tells that the sums of other blocks are there.
+struct Stages {
+  Ring x, weights;
+  std::uint32_t received;
+
   __device__ Stages(const Cut& cut, const SharedLayout& layout, std::uint32_t base)
-      : x_(base),
-        weights_(base + layout.weights),
-        barriers_(base + layout.barriers),
-        x_bytes_(cut.stage_slabs * cut.slab_x_bytes()),
-        weight_bytes_(cut.stage_slabs * cut.shape.slab_weight_bytes()),
-        count_(cut.stages) {}
+      : x(base, base + layout.barriers, cut.stage_slabs * cut.slab_x_bytes(), cut.x_stages),
+        weights(base + layout.weights, base + layout.barriers + cut.x_stages * barrier_bytes,
+                cut.stage_slabs * cut.shape.slab_weight_bytes(), cut.weight_stages),
+        received(base + layout.barriers + (cut.x_stages + cut.weight_stages) * barrier_bytes) {}
 
   /// By one warp.
   __device__ void init(const Cut& cut) const {
-    const auto lane = static_cast<int>(threadIdx.x) % 32;
-    for (int stage = lane; stage < count_; stage += 32) {
-      ptx::barrier_init(x_full(stage), 1);
-      ptx::barrier_init(weights_full(stage), 1);
-      ptx::barrier_init(empty(stage), 4);
-    }
-    if (cut.splits > 1 && lane == 0) {
-      ptx::barrier_init(received(), 1);
-      ptx::barrier_arrive_expecting(received(), (cut.splits - 1) * cut.share_bytes());
+    x.init();
+    weights.init();
+    if (cut.splits > 1 && threadIdx.x % 32 == 0) {
+      ptx::barrier_init(received, 1);
+      ptx::barrier_arrive_expecting(received, (cut.splits - 1) * cut.share_bytes());
     }
     ptx::barrier_init_fence();
     __syncwarp();
   }
-
-  [[nodiscard]] __device__ std::uint32_t x(int stage) const { return x_ + stage * x_bytes_; }
-  [[nodiscard]] __device__ std::uint32_t weights(int stage) const { return weights_ + stage * weight_bytes_; }
-  [[nodiscard]] __device__ std::uint32_t x_full(int stage) const { return barriers_ + stage * barrier_bytes; }
-  [[nodiscard]] __device__ std::uint32_t weights_full(int stage) const { return x_full(stage) + 8; }
-  [[nodiscard]] __device__ std::uint32_t empty(int stage) const { return x_full(stage) + 16; }
-  /// Sums of other blocks are there.
-  [[nodiscard]] __device__ std::uint32_t received() const { return barriers_ + count_ * barrier_bytes; }
-
- private:
-  std::uint32_t x_, weights_, barriers_;
-  int x_bytes_, weight_bytes_, count_;
 };
 
 #endif

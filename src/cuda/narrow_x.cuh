@@ -10,74 +10,113 @@ namespace kronsparse::cuda::narrow {
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// One warp brings all that a block reads. What a single lane computes one by one takes as long as the copies
-/// themselves: everything that does not change is known beforehand, and lanes ask for stages side by side as
-/// long as these are free.
+/// What a single thread asks for one by one takes some 160 clocks each, whatever its size: copies are as
+/// large as they can be, lanes ask for stages side by side as long as these are free, and what does not
+/// change is known beforehand.
 template <int block_j, int outputs>
 class Producer {
- public:
-  __device__ Producer(const Arguments& args, const BlockPlace& place, const Stages& stages)
-      : args_(args),
-        place_(place),
-        stages_(stages),
-        lane_(static_cast<int>(threadIdx.x) % 32),
-        stage_slabs_(args.cut.stage_slabs),
-        last_slabs_(args.cut.slabs - (args.cut.fillings() - 1) * args.cut.stage_slabs),
-        fillings_(args.cut.fillings()),
-        free_(min(args.cut.stages, fillings_)),
-        is_whole_(args.cut.j_groups == 1),
-        box_bytes_(args.cut.box_bytes()),
-        first_box_(place.first_slab * shape.slab_boxes()) {
-    from_ = args.weights + std::int64_t{place.number} * args.cut.slabs * shape.slab_weight_bytes();
-  }
-
-  /// Weights for as many stages as there are: they wait for nothing.
-  __device__ void fill_weights() const {
-    if (args_.boxes && lane_ == 0) ptx::prefetch_map(&args_.x_map);
-    for (int filling = lane_; filling < free_; filling += 32) request_weights(filling, filling);
-  }
-
-  /// x, and the other weights. Where there are no boxes, all lanes copy it.
-  __device__ void run() const {
-    if (!args_.boxes) {
-      for (int filling = 0; filling < free_; ++filling) copy_elements(filling, filling);
-    } else {
-      for (int filling = lane_; filling < free_; filling += 32) request_boxes(filling, filling);
-      if (lane_ != 0) return;
-    }
-    RingPlace at;
-    at.skip(args_.cut.stages, free_);
-    for (int filling = free_; filling < fillings_; ++filling, at.advance(args_.cut.stages)) {
-      ptx::barrier_wait(stages_.empty(at.at), at.parity ^ 1);
-      if (lane_ == 0) request_weights(filling, at.at);
-      if (args_.boxes)
-        request_boxes(filling, at.at);
-      else
-        copy_elements(filling, at.at);
-    }
-  }
-
- private:
+ protected:
   static constexpr Shape shape{block_j, outputs};
+
+  __device__ Producer(const Cut& cut, const Ring& ring)
+      : ring_(ring),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        stage_slabs_(cut.stage_slabs),
+        fillings_(cut.fillings()),
+        last_slabs_(cut.slabs - (fillings_ - 1) * cut.stage_slabs),
+        free_(min(ring.stages(), fillings_)) {}
 
   __device__ int slabs_of(int filling) const { return filling + 1 < fillings_ ? stage_slabs_ : last_slabs_; }
 
-  __device__ const std::byte* weights_of(int filling) const {
-    return from_ + std::int64_t{filling} * stage_slabs_ * shape.slab_weight_bytes();
+  /// Calls request(filling, stage) for the stages that are free, each by some lane.
+  template <class Request>
+  __device__ void fill_free(Request&& request) const {
+    for (int filling = lane_; filling < free_; filling += 32) request(filling, filling);
   }
-  __device__ int weight_bytes_of(int filling) const { return slabs_of(filling) * shape.slab_weight_bytes(); }
-
-  __device__ void request_weights(int filling, int stage) const {
-    const int bytes = weight_bytes_of(filling);
-    ptx::barrier_arrive_expecting(stages_.weights_full(stage), bytes);
-    ptx::copy_bulk(stages_.weights(stage), weights_of(filling), bytes, stages_.weights_full(stage));
+  /// The same for all others, as they become empty, by every lane that comes here.
+  template <class Request>
+  __device__ void fill_again(Request&& request) const {
+    RingPlace at;
+    at.skip(ring_.stages(), free_);
+    for (int filling = free_; filling < fillings_; ++filling, at.advance(ring_.stages())) {
+      ptx::barrier_wait(ring_.empty(at.at), at.parity ^ 1);
+      request(filling, at.at);
+    }
   }
 
+  const Ring& ring_;
+  int lane_;
+  int stage_slabs_, fillings_;
+  int last_slabs_;  ///< of the last filling
+  int free_;        ///< fillings that find their stage empty
+};
+
+/// A warp that brings weights.
+template <int block_j, int outputs>
+class WeightProducer : Producer<block_j, outputs> {
+  using Base = Producer<block_j, outputs>;
+
+ public:
+  __device__ WeightProducer(const Arguments& args, const BlockPlace& place, const Ring& ring)
+      : Base(args.cut, ring),
+        from_(args.weights + std::int64_t{place.number} * args.cut.slabs * Base::shape.slab_weight_bytes()) {}
+
+  __device__ void run() const {
+    const auto request = [this](int filling, int stage) {
+      const int bytes = this->slabs_of(filling) * Base::shape.slab_weight_bytes();
+      ptx::barrier_arrive_expecting(this->ring_.full(stage), bytes);
+      ptx::copy_bulk(this->ring_.data(stage),
+                     from_ + std::int64_t{filling} * this->stage_slabs_ * Base::shape.slab_weight_bytes(),
+                     bytes, this->ring_.full(stage));
+    };
+    this->fill_free(request);
+    if (this->lane_ == 0) this->fill_again(request);
+  }
+
+ private:
+  const std::byte* from_;
+};
+
+/// A warp that brings x.
+template <int block_j, int outputs>
+class XProducer : Producer<block_j, outputs> {
+  using Base = Producer<block_j, outputs>;
+  using Base::shape;
+
+ public:
+  __device__ XProducer(const Arguments& args, const BlockPlace& place, const Ring& ring)
+      : Base(args.cut, ring),
+        args_(args),
+        place_(place),
+        is_whole_(args.cut.j_groups == 1),
+        box_bytes_(args.cut.box_bytes()),
+        first_box_(place.first_slab * shape.slab_boxes()) {
+    if (args.boxes && this->lane_ == 0) ptx::prefetch_map(&args.x_map);
+  }
+
+  /// Where there are no boxes, all lanes copy.
+  __device__ void run() const {
+    if (!args_.boxes) {
+      for (int filling = 0; filling < this->free_; ++filling) copy_elements(filling, filling);
+      this->fill_again([this](int filling, int stage) { copy_elements(filling, stage); });
+      return;
+    }
+    const auto request = [this](int filling, int stage) { request_boxes(filling, stage); };
+    this->fill_free(request);
+    if (this->lane_ == 0) this->fill_again(request);
+  }
+
+ private:
   __device__ void request_boxes(int filling, int stage) const {
-    const int boxes = slabs_of(filling) * shape.slab_boxes();
-    const int first = first_box_ + filling * stage_slabs_ * shape.slab_boxes();
-    const std::uint32_t barrier = stages_.x_full(stage);
-    std::uint32_t to = stages_.x(stage);
+    const int first = first_box_ + filling * this->stage_slabs_ * shape.slab_boxes();
+    const std::uint32_t barrier = this->ring_.full(stage);
+    std::uint32_t to = this->ring_.data(stage);
+    if (args_.cut.joins_boxes) {  // of the last filling as well: there is room
+      ptx::barrier_arrive_expecting(barrier, this->stage_slabs_ * shape.slab_boxes() * box_bytes_);
+      ptx::copy_box(to, &args_.x_map, 0, 0, first, place_.i, barrier);
+      return;
+    }
+    const int boxes = this->slabs_of(filling) * shape.slab_boxes();
     ptx::barrier_arrive_expecting(barrier, boxes * box_bytes_);
     for (int box = first; box < first + boxes; ++box, to += box_bytes_) {
       const int at0 = is_whole_ ? box * (box_row_bytes / 2) : place_.j;
@@ -90,10 +129,11 @@ class Producer {
   __device__ void copy_elements(int filling, int stage) const {
     const Cut& cut = args_.cut;
     constexpr int units = box_row_bytes / 16;
-    const int boxes = slabs_of(filling) * shape.slab_boxes();
-    const std::int64_t first = std::int64_t{place_.first_slab + filling * stage_slabs_} * shape.slab_terms();
+    const int boxes = this->slabs_of(filling) * shape.slab_boxes();
+    const std::int64_t first =
+        std::int64_t{place_.first_slab + filling * this->stage_slabs_} * shape.slab_terms();
     const std::int64_t end = args_.c * args_.d;
-    for (int at = lane_; at < boxes * cut.rows * units; at += 32) {
+    for (int at = this->lane_; at < boxes * cut.rows * units; at += 32) {
       const int unit = at % units, row = at / units % cut.rows, box = at / units / cut.rows;
       // Where the unit lies among those of i; with some j of more, it is 8 of them.
       std::int64_t feature = first * args_.d + box * (box_row_bytes / 2) + unit * 8;
@@ -106,26 +146,20 @@ class Producer {
       const std::int64_t left = row < args_.batch ? end - feature : 0;
       const auto* from = static_cast<const std::byte*>(args_.x) +
                          (row * args_.x_sample + place_.i * end + feature) * std::int64_t{2};
-      mma::store_elements(
-          stages_.x(stage) + box * box_bytes_ + row * box_row_bytes + ((unit ^ (row & args_.swizzle)) << 4),
-          from, static_cast<int>(max(min(left, std::int64_t{8}), std::int64_t{0})));
+      mma::store_elements(this->ring_.data(stage) + box * box_bytes_ + row * box_row_bytes +
+                              ((unit ^ (row & args_.swizzle)) << 4),
+                          from, static_cast<int>(max(min(left, std::int64_t{8}), std::int64_t{0})));
     }
     ptx::fence_for_bulk();  // wgmma reads as the copy engine does
     __syncwarp();
-    if (lane_ == 0) ptx::barrier_arrive(stages_.x_full(stage));
+    if (this->lane_ == 0) ptx::barrier_arrive(this->ring_.full(stage));
   }
 
   const Arguments& args_;
   const BlockPlace& place_;
-  const Stages& stages_;
-  int lane_;
-  int stage_slabs_, last_slabs_;  ///< of a filling, and of the last one
-  int fillings_;
-  int free_;       ///< fillings that find their stage empty
   bool is_whole_;  ///< all j are in the block
   int box_bytes_;
   int first_box_;
-  const std::byte* from_;
 };
 
 /// A lane's x of a slab, sorted by j: d > 1. With 16 j, of 8 of them at a time.

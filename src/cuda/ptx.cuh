@@ -25,6 +25,19 @@ __device__ inline void settle(const T*& address) {
   asm volatile("" : "+l"(address));
 }
 
+/// Stores words that lie together at once; the compiler takes such stores apart where it finds a reason to.
+__device__ inline void store_words(void* to, const std::uint32_t (&words)[4]) {
+  asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};\n" ::"l"(to), "r"(words[0]), "r"(words[1]),
+               "r"(words[2]), "r"(words[3])
+               : "memory");
+}
+__device__ inline void store_words(void* to, const std::uint32_t (&words)[2]) {
+  asm volatile("st.global.v2.b32 [%0], {%1,%2};\n" ::"l"(to), "r"(words[0]), "r"(words[1]) : "memory");
+}
+__device__ inline void store_words(void* to, const std::uint32_t (&words)[1]) {
+  asm volatile("st.global.b32 [%0], %1;\n" ::"l"(to), "r"(words[0]) : "memory");
+}
+
 // Before sm_80 these kernels are refused on the host; their bodies only have to compile.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define KRONSPARSE_SM80_ASM(...) asm volatile(__VA_ARGS__)

@@ -113,6 +113,11 @@ __device__ inline void let_later_kernels_start() {
 __device__ inline void cluster_arrive() {
   KRONSPARSE_SM90_ASM("barrier.cluster.arrive.release.aligned;\n" ::: "memory");
 }
+/// The same where nothing that was written has to be seen: there is no wait for it to become visible to the
+/// whole GPU.
+__device__ inline void cluster_arrive_relaxed() {
+  KRONSPARSE_SM90_ASM("barrier.cluster.arrive.relaxed.aligned;\n" ::: "memory");
+}
 /// Waits for every thread of the cluster; what they wrote before can then be seen.
 __device__ inline void cluster_wait() {
   KRONSPARSE_SM90_ASM("barrier.cluster.wait.acquire.aligned;\n" ::: "memory");

@@ -16,7 +16,8 @@ namespace {
 std::string text_of(const cuda::direct::Cut& cut) {
   const std::string shape = std::to_string(cut.shape.block_j) + " j, loads of " +
                             std::to_string(cut.shape.load) + ", " + std::to_string(cut.shape.tiles) +
-                            " tiles by " + std::to_string(cut.shape.outputs);
+                            " tiles by " + std::to_string(cut.shape.outputs) + ", " +
+                            std::to_string(cut.shape.at_once) + " steps at once";
   return shape + ", " + std::to_string(cut.steps) + " steps, warps " + std::to_string(cut.rows) + " x " +
          std::to_string(cut.l_warps) + " x " + std::to_string(cut.sample_warps);
 }
@@ -81,9 +82,8 @@ TEST(Direct, StepsGoAround) {
     ProductCase one;
     one.problem = Problem::parse("f16 batch_first B=9 1x20x" + std::to_string(steps * 32 - 4) + "x1 +bias");
     one.timing = steps % 2 == 0 ? Timing::late : Timing::early;
-    cases.run(one, pick.next(1000), [=](const cuda::direct::Cut& cut) {
-      return cut.steps == steps && cut.shape.steps_at_once() == 4;
-    });
+    cases.run(one, pick.next(1000),
+              [=](const cuda::direct::Cut& cut) { return cut.steps == steps && cut.shape.at_once == 4; });
     if (steps % 5 == 0)
       cases.run(one, pick.next(1000), [](const cuda::direct::Cut& cut) { return cut.l_warps == 5; });
   }
@@ -93,18 +93,19 @@ TEST(Direct, StepsGoAround) {
 /// Run by itself (a filter) it has nothing to look at.
 TEST(DirectCoverage, EveryWay) {
   if (quick || cases.runs().empty()) GTEST_SKIP() << "needs all cases";
-  std::set<std::tuple<DType, int, int, int, int>> shapes;
+  std::set<std::tuple<DType, int, int, int, int, int>> shapes;
   std::set<int> rows, l_warps, sample_warps, parities;
   std::set<std::pair<int, int>> ends;  // steps at once, and where among them the last one is; once around
   std::set<bool> x_vectors, y_vectors;
   for (const DirectCut& how : cases.runs()) {
     const cuda::direct::Cut& cut = how.cut;
-    shapes.emplace(how.dtype, cut.shape.block_j, cut.shape.load, cut.shape.tiles, cut.shape.outputs);
+    shapes.emplace(how.dtype, cut.shape.block_j, cut.shape.load, cut.shape.tiles, cut.shape.outputs,
+                   cut.shape.at_once);
     rows.insert(cut.rows);
     l_warps.insert(cut.l_warps);
     sample_warps.insert(cut.sample_warps);
     parities.insert(cut.steps == 1 ? 1 : 2 + cut.steps % 2);
-    const int at_once = cut.shape.steps_at_once();
+    const int at_once = cut.shape.at_once;
     if (cut.steps > at_once) ends.emplace(at_once, cut.steps % at_once);
     x_vectors.insert(how.x_vectors);
     y_vectors.insert(how.y_vectors);

@@ -14,8 +14,8 @@ namespace {
 
 std::string text_of(const cuda::narrow::Cut& cut) {
   return std::to_string(cut.shape.outputs) + " outputs, splits " + std::to_string(cut.splits) +
-         ", warpgroups " + std::to_string(cut.warpgroups) + ", stages " + std::to_string(cut.stages) +
-         " of " + std::to_string(cut.stage_slabs);
+         ", warpgroups " + std::to_string(cut.warpgroups) + ", stages " + std::to_string(cut.x_stages) +
+         " and " + std::to_string(cut.weight_stages) + " of " + std::to_string(cut.stage_slabs);
 }
 
 CutCases<cuda::narrow::Cut, NarrowCut> cases(cuda::narrow::choices, run_narrow, text_of);
@@ -69,7 +69,8 @@ TEST(NarrowCoverage, EveryWay) {
   if (quick || cases.runs().empty()) GTEST_SKIP() << "needs all cases";
   std::set<std::tuple<DType, int, int>> shapes;
   std::set<int> splits, warpgroups, stage_slabs;
-  std::set<bool> boxes, y_vectors, refilled;
+  std::set<bool> boxes, y_vectors;
+  std::set<std::pair<bool, bool>> refilled;  // stages of x, of weights
   std::set<int> parts_of_j;
   for (const NarrowCut& how : cases.runs()) {
     const cuda::narrow::Cut& cut = how.cut;
@@ -79,7 +80,7 @@ TEST(NarrowCoverage, EveryWay) {
     stage_slabs.insert(cut.stage_slabs);
     boxes.insert(how.boxes);
     y_vectors.insert(how.y_vectors);
-    refilled.insert(cut.fillings() > cut.stages);
+    refilled.insert({cut.fillings() > cut.x_stages, cut.fillings() > cut.weight_stages});
     if (cut.j_groups > 1) parts_of_j.insert(cut.shape.block_j);
   }
   EXPECT_EQ(shapes.size(), 2 * cuda::narrow::shapes.size());
@@ -88,7 +89,7 @@ TEST(NarrowCoverage, EveryWay) {
   EXPECT_EQ(stage_slabs, (std::set<int>{1, 2, 4}));
   EXPECT_EQ(boxes.size(), 2U);
   EXPECT_EQ(y_vectors.size(), 2U);
-  EXPECT_EQ(refilled.size(), 2U);
+  EXPECT_EQ(refilled.size(), 4U);
   EXPECT_EQ(parts_of_j, (std::set<int>{8, 16}));
 }
 

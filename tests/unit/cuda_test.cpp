@@ -258,10 +258,11 @@ TEST(CudaTable, SmallBatchesGoToTheFastest) {
   };
   for (const char* text :
        {"B=1 1x64x64x64", "B=8 1x172x64x64", "B=64 1x64x64x64", "B=64 1x172x64x64", "B=64 1x256x256x16",
-        "B=64 4x128x128x32", "B=8 1x1024x1024x4", "B=64 1x2048x2048x2", "B=64 64x64x64x4", "B=8 1x256x256x12",
-        "B=1 4x1024x2752x1", "B=8 4x1024x1024x1", "B=64 64x64x172x1", "B=16 64x64x64x1"})
+        "B=64 4x128x128x32", "B=8 1x1024x1024x4", "B=64 64x64x64x4", "B=8 1x256x256x12", "B=1 4x1024x2752x1",
+        "B=8 4x1024x1024x1", "B=64 64x64x172x1", "B=16 64x64x64x1"})
     EXPECT_EQ(chosen(text), "direct") << text;
-  for (const char* text : {"B=64 1x2752x1024x4", "B=64 16x256x688x1", "B=64 4x1024x1024x1"})
+  for (const char* text : {"B=64 1x2752x1024x4", "B=64 1x1024x1024x4", "B=64 1x2048x2048x2",
+                           "B=64 16x256x688x1", "B=64 4x1024x1024x1", "B=64 4x1024x2752x1"})
     EXPECT_EQ(chosen(text), "narrow") << text;
   for (const char* text : {"B=16 1x2752x1024x4", "B=64 16x256x256x1"})
     EXPECT_EQ(chosen(text), "stream") << text;

@@ -46,6 +46,12 @@ inline void store_shared(std::uint32_t address, const Vector& value) {
 }
 template <class T>
 inline void settle(const T*&) {}
+template <std::size_t count>
+inline void store_words(void* to, const std::uint32_t (&words)[count]) {
+  if (reinterpret_cast<std::uintptr_t>(to) % sizeof words != 0)
+    throw emulation::EmulationError("words are stored to an address that is not aligned");
+  std::memcpy(to, words, sizeof words);
+}
 inline uint4 load_shared_16(std::uint32_t address) { return load_shared<uint4>(address); }
 inline uint2 load_shared_8(std::uint32_t address) { return load_shared<uint2>(address); }
 inline std::uint32_t load_shared_4(std::uint32_t address) { return load_shared<std::uint32_t>(address); }

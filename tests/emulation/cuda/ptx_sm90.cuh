@@ -50,6 +50,7 @@ inline void wait_for_earlier_kernels() {}
 inline void let_later_kernels_start() {}
 
 inline void cluster_arrive() { Block::current().arrive_at_cluster(); }
+inline void cluster_arrive_relaxed() { cluster_arrive(); }
 inline void cluster_wait() { Block::current().wait_for_cluster(); }
 inline void cluster_barrier() {
   cluster_arrive();
