@@ -142,23 +142,26 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
   const SharedLayout layout = shared_layout(cut);
   const std::uint32_t base = ptx::shared_address(shared_memory);
   const Stages stages(cut, layout, base);
-  const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
+  const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0), warpgroup = warp / 4;
   const int threads = cut.threads();
+  const bool brings_weights = warp == cut.warpgroups * 4;
   ptx::let_later_kernels_start();
   const BlockPlace place(args);
-  // Both clusters' barriers below are for all threads: blocks have begun, and have received what they are
-  // sent.
+  if (brings_weights) {
+    stages.init(cut);
+    ptx::barrier_signal(barriers_are_there, threads + producer_threads);
+  } else {
+    read_arguments<sizeof(args.x_map)>(args, base + layout.unused);
+    ptx::barrier_of(barriers_are_there, threads + producer_threads);
+  }
+  // Where sums are split, all threads meet twice: all blocks have begun, all have received what they were
+  // sent. Sums themselves are copied, and waited for, by barriers of their own.
+  if (cut.splits > 1) ptx::cluster_arrive_relaxed();
   if (warpgroup == cut.warpgroups) {
-    const int all_threads = threads + producer_threads;
-    if (threadIdx.x % 64 < 32) {
-      stages.init(cut);
-      ptx::barrier_signal(barriers_are_there, all_threads);
-      if (cut.splits > 1) ptx::cluster_arrive_relaxed();
+    if (brings_weights) {
       WeightProducer<block_j, outputs>(args, place, stages.weights).run();
     } else {
       const XProducer<block_j, outputs> producer(args, place, stages.x);
-      ptx::barrier_of(barriers_are_there, all_threads);
-      if (cut.splits > 1) ptx::cluster_arrive_relaxed();
       ptx::wait_for_earlier_kernels();
       producer.run();
     }
@@ -170,9 +173,7 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
     }
     return;
   }
-  read_arguments<sizeof(args.x_map)>(args, base + layout.unused);
-  ptx::barrier_of(barriers_are_there, threads + producer_threads);
-  if (cut.splits > 1) ptx::cluster_arrive_relaxed();
+
   const SumStore<T, block_j, outputs> store(args, place, layout, base);
   ptx::wait_for_earlier_kernels();
 
@@ -184,21 +185,20 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
   Consumer<T, block_j, outputs>(args, stages, warpgroup).multiply(sums);
 
   ptx::barrier_of(sums_are_there, threads);  // in place of the stages, which nobody reads now
-  store.put(sums, warpgroup);
-  if (cut.splits > 1) {
-    if (cut.warpgroups > 1) {
-      ptx::barrier_of(sums_are_there, threads);
-      store.add_warpgroups();
-    }
-    ptx::fence_for_bulk();
+  if (cut.splits > 1 && cut.warpgroups > 1) {
+    if (warpgroup > 0) store.lend(sums, warpgroup);
     ptx::barrier_of(sums_are_there, threads);
+    if (warpgroup == 0) store.add_lent(sums);
+  }
+  if (cut.splits == 1 || warpgroup == 0) store.put(sums, warpgroup);
+  if (cut.splits > 1) ptx::fence_for_bulk();
+  ptx::barrier_of(sums_are_there, threads);
+  if (cut.splits > 1) {
     ptx::cluster_wait();  // other blocks have begun
     store.send(stages.received);
     ptx::barrier_wait(stages.received, 0);
     __syncwarp();
     ptx::cluster_arrive_relaxed();
-  } else {
-    ptx::barrier_of(sums_are_there, threads);
   }
   store.finish();
   if (cut.splits > 1) {

@@ -43,21 +43,21 @@ double room_for_blocks(const Cut& cut, const GpuFacts& facts) {
 }
 
 /// Seconds of a run; fitted to 21,000 cuts of 52 problems on an H200, most of all to the 13 for which this is
-/// the fastest kernel: those that are nearly the best take within 10 % of it, and what it prefers at
-/// most 1.18 times as long as the best.
+/// the fastest kernel: of these, those that are nearly the best take within 10 % of it, and what it prefers
+/// at most 1.09 times as long as the best.
 double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   constexpr double clock = 1.755e9;
-  constexpr double start = 2.45e-6;           // of a kernel that does little, and the way of its first bytes
+  constexpr double start = 2.64e-6;           // of a kernel that does little, and the way of its first bytes
   constexpr double memory_share = 1.09;       // of the rate of a copy, that reading weights reaches
-  constexpr double copy_rate = 81.3 * clock;  // to each multiprocessor
+  constexpr double copy_rate = 83.3 * clock;  // to each multiprocessor
   constexpr double element_rate = 1 * clock;  // where threads copy
-  constexpr double request_clocks = 302;      // of the thread that asks for x, for each copy
-  constexpr double wait_clocks = 388, slab_clocks = 71, output_clocks = 0.289;   // of a warpgroup
-  constexpr double x_refill_seconds = 1.54e-6, weight_refill_seconds = 1.99e-6;  // of all stages of a ring
-  constexpr double add_seconds = 0.124e-6, meet_seconds = 0.268e-6, add_rate = 149 * clock;
-  constexpr double exchange_seconds = 0.447e-6, exchange_rate = 18.8 * clock;
-  constexpr double wave_seconds = 1.67e-6;
-  constexpr double mixed = 0.407;  // of what could happen at the same time
+  constexpr double request_clocks = 275;      // of the thread that asks for x, for each copy
+  constexpr double wait_clocks = 304, slab_clocks = 79, output_clocks = 0.342;   // of a warpgroup
+  constexpr double x_refill_seconds = 1.54e-6, weight_refill_seconds = 1.96e-6;  // of all stages of a ring
+  constexpr double add_seconds = 0.165e-6, add_rate = 276 * clock;
+  constexpr double exchange_seconds = 0.413e-6, exchange_rate = 20.8 * clock;
+  constexpr double wave_seconds = 1.91e-6;
+  constexpr double mixed = 0.411;  // of what could happen at the same time
 
   const double fillings = cut.fillings(), slabs = cut.slabs;
   const double blocks = static_cast<double>(blocks_of(cut, p));
@@ -70,7 +70,7 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
 
   const double w_bytes = slabs * cut.shape.slab_weight_bytes();
   double x_bytes = slabs * cut.slab_x_bytes();
-  if (cut.j_groups > 1) x_bytes *= cut.shape.block_j == 8 ? 4.51 : 3.19;  // short rows
+  if (cut.j_groups > 1) x_bytes *= cut.shape.block_j == 8 ? 7.55 : 3.0;  // short rows
   const double x_seconds =
       x_view(p, cut, nullptr).strides_fit() ? x_bytes / copy_rate : x_bytes / element_rate;
   const double from_memory = blocks * w_bytes / (memory_share * facts.memory_rate);
@@ -87,14 +87,14 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double longest = std::max({from_memory, to_blocks, working, refilling(cut.x_stages, x_refill_seconds),
                                    refilling(cut.weight_stages, weight_refill_seconds)});
   const double other = std::max(from_memory + to_blocks + working - longest, 0.0);
-  const double body =
-      longest + mixed * other - overlap * (1.01e-6 + 0.513 * std::min(from_memory, to_blocks));
+  const double body = longest + mixed * other - overlap * (1.0e-6 + 0.511 * std::min(from_memory, to_blocks));
 
   const double sum_bytes = static_cast<double>(cut.rows) * cut.shape.sample_bytes();
-  const double adding = add_seconds + (at_work > 1 ? meet_seconds : 0) + (at_work + 2) * sum_bytes / add_rate;
+  const double adding = add_seconds + (at_work + 2) * sum_bytes / add_rate;
   const double exchange =
       cut.splits == 1 ? 0 : exchange_seconds + (cut.splits - 1) * cut.share_bytes() / exchange_rate;
-  return start + body + waves * (adding + exchange) + (waves - 1) * wave_seconds;
+  return start + body + cut.stage_slabs * slab_seconds + waves * (adding + exchange) +
+         (waves - 1) * wave_seconds;
 }
 
 /// What a prediction is multiplied by: where `stream` or `direct` was measured to be faster although this

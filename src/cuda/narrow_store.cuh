@@ -65,17 +65,22 @@ class SumStore {
     }
   }
 
-  /// Adds the sums of all warpgroups to those of the first.
-  __device__ void add_warpgroups() const {
-    for_rows(args_.cut.rows, [&](const Rows& rows) {
-      float values[4 * at_once] = {};
-      for (int w = 0; w < args_.cut.warpgroups; ++w) rows.add(values, warpgroup_sums(w));
-#pragma unroll
-      for (int r = 0; r < at_once; ++r)
-        if (rows.is_there(r))
-          ptx::store_shared_floats(sums_ + rows.place(r), values[4 * r], values[4 * r + 1], values[4 * r + 2],
-                                   values[4 * r + 3]);
+  /// By each warpgroup but the first, for it to add them to its own; as lanes hold them.
+  __device__ void lend(const Sums& sums, int warpgroup) const {
+    for_fours([&](int j, int at, int four) {
+      ptx::store_shared_floats(lent(warpgroup, four), sums[j][at], sums[j][at + 1], sums[j][at + 2],
+                               sums[j][at + 3]);
     });
+  }
+  /// By the first.
+  __device__ void add_lent(Sums& sums) const {
+#pragma unroll 1
+    for (int w = 1; w < args_.cut.warpgroups; ++w)
+      for_fours([&](int j, int at, int four) {
+        const uint4 part = ptx::load_shared_16(lent(w, four));
+        sums[j][at] += __uint_as_float(part.x), sums[j][at + 1] += __uint_as_float(part.y);
+        sums[j][at + 2] += __uint_as_float(part.z), sums[j][at + 3] += __uint_as_float(part.w);
+      });
   }
 
   /// To each other block of the cluster the samples that it adds up. One thread for each.
@@ -136,6 +141,18 @@ class SumStore {
 
   [[nodiscard]] __device__ std::uint32_t warpgroup_sums(int warpgroup) const {
     return sums_ + warpgroup * args_.cut.rows * sample_bytes;
+  }
+
+  /// Calls body(j, its first sum, number) for every four sums of a lane.
+  template <class Body>
+  __device__ static void for_fours(Body&& body) {
+#pragma unroll
+    for (int four = 0; four < shape.sums() / 4; ++four)
+      body(four / (outputs / 8), four % (outputs / 8) * 4, four);
+  }
+  [[nodiscard]] __device__ std::uint32_t lent(int warpgroup, int four) const {
+    return sums_ + args_.cut.rows * sample_bytes + (warpgroup - 1) * shape.lent_bytes() + four * 2048 +
+           threadIdx.x % 128 * 16;
   }
 
   /// Some rows of a thread's unit.

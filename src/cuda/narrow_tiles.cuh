@@ -65,6 +65,9 @@ struct Shape {
     return ((block_outputs() / 4 + 7) / 8 * 8 + over) * 16;
   }
 
+  /// Of a warpgroup's sums as its lanes hold them.
+  [[nodiscard]] __host__ __device__ constexpr int lent_bytes() const { return 128 * sums() * 4; }
+
   /// The term of a slab at a position of a step: lane t of four holds positions 2t, 2t + 1, 2t + 8 and
   /// 2t + 9, and takes them from units 2t and 2t + 1 of 16 bytes of a box's rows: with the boxes' swizzle,
   /// lanes that load together then find them in different banks.
@@ -133,7 +136,9 @@ struct SharedLayout {
   const auto larger = [](int one, int other) { return one < other ? other : one; };
   s.weights = cut.x_stages * cut.stage_slabs * cut.slab_x_bytes();
   const int rings = s.weights + cut.weight_stages * cut.stage_slabs * cut.shape.slab_weight_bytes();
-  const int sums = cut.warpgroups * cut.rows * cut.shape.sample_bytes();
+  const int sums =
+      cut.rows * cut.shape.sample_bytes() +
+      (cut.warpgroups - 1) * (cut.splits > 1 ? cut.shape.lent_bytes() : cut.rows * cut.shape.sample_bytes());
   // wgmma reads 64 rows, also of shorter boxes; what they hold then goes nowhere.
   const int last_box_end = s.weights - cut.box_bytes() + max_samples * box_row_bytes;
   s.received = larger(rings, larger(sums, last_box_end));
