@@ -29,7 +29,7 @@ class SumStore {
     // All j of an output, and so of neighbouring outputs, are neighbours; some of more are so among
     // themselves.
     const int k = place.k + own_unit() * 4 / block_j, j = own_unit() * 4 % block_j;
-    there_ = static_cast<int>(min((args.b - k) * args.d - j, std::int64_t{4}));
+    there_ = static_cast<int>(max(min((args.b - k) * args.d - j, std::int64_t{4}), std::int64_t{0}));
     feature_ = (place.i * args.b + k) * args.d + place.j + j;
     y_ = static_cast<const T*>(args.y) + (rank_ * share_rows_ + first_row_) * args.y_sample + feature_;
     ptx::settle(y_);
@@ -95,7 +95,7 @@ class SumStore {
   /// Adds up what warpgroups have, or blocks of the cluster, in their order: results of this block to y.
   __device__ void finish() const {
     const Cut& cut = args_.cut;
-    if (there_ <= 0) return;
+    if (there_ == 0) return;
     const int count = min(args_.batch - rank_ * share_rows_, share_rows_);
     const auto store_rows = [&]<bool plain>() {
       float bias[4] = {};
@@ -205,7 +205,7 @@ class SumStore {
   int share_rows_;
   // Of the thread's unit:
   int first_row_, row_step_, unit_at_;
-  int there_;             ///< how many of its features exist; none where it is below 1
+  int there_;             ///< how many of its features exist
   std::int64_t feature_;  ///< the first of them
   const T* y_;            ///< of the first row
 };
