@@ -32,7 +32,7 @@ TEST(GradientWgmma, EveryShape) {
         problem.layout = first ? Layout::batch_first : Layout::batch_last;
         problem.pattern = {2, at % 3 == 0 ? 72 : 24, kernel.n > 128 ? 40 : kernel.n + 8,
                            first ? kernel.block_j * (kernel.block_j == 16 ? 1 + at % 2 : 1) : 1 + at % 3};
-        problem.batch = multiprocessors == 1 ? 200 : 1048;
+        problem.batch = multiprocessors == 1 ? 200 : 568;
         if (kernel.block_j * kernel.n > 400) problem.pattern.a = 1;
         one.multiprocessors = multiprocessors;
         one.timing = at++ % 2 == 0 ? Timing::late : Timing::early;
