@@ -121,11 +121,6 @@ class Store {
         feature_((std::int64_t{place.i} * args.b + k_) * args.d + place.first_j),
         y_(static_cast<T*>(args.y) + sample_ * args.y_sample + feature_) {}
 
-  /// Whether sums are rounded and stored, and nothing else: what follows is then much shorter.
-  [[nodiscard]] __device__ static bool is_plain(const Arguments& args) {
-    return args.bias == nullptr && args.activation == Activation::none && args.y_vectors;
-  }
-
   /// An item: the sums of all j of one output of one sample, or of as many samples as make four of them; or
   /// of two outputs of two samples, where x is the left operand.
   template <bool plain>

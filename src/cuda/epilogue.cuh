@@ -27,6 +27,12 @@ __device__ inline Real activate(Real value, Activation activation) {
   return value;
 }
 
+/// Whether sums are rounded and stored as vectors, and nothing else: the way out is then much shorter.
+template <class Arguments>
+__host__ __device__ inline bool is_plain(const Arguments& args) {
+  return args.bias == nullptr && args.activation == Activation::none && args.y_vectors;
+}
+
 /// Turns the values round through one copy of the activations, which are much code.
 template <int count>
 __device__ inline void activate_all(float (&values)[count], Activation activation) {

@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
                              : sums[at / 4][item / items_of_outputs * block_j + f % block_j][at % 4];
     }
   };
-  const bool is_plain = Store<T, shape>::is_plain(args);
+  const bool plain_store = is_plain(args);
   if (cut.l_warps == 1) {
     const Store<T, shape> store(args, row_place);
     const auto store_all = [&]<bool plain>() {
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
         store.template item<plain>(of_item, item);
       }
     };
-    if (is_plain)
+    if (plain_store)
       store_all.template operator()<true>();
     else
       store_all.template operator()<false>();
@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
     const RowPlace item_place =
         place.row_place(args, item_row, row_and_samples - item_row * cut.sample_warps);
     const Store<T, shape> store(args, item_place);
-    if (is_plain)
+    if (plain_store)
       store.template item<true>(of_item, item % shape.items());
     else
       store.template item<false>(of_item, item % shape.items());

@@ -31,7 +31,7 @@ class SumStore {
     const int k = place.k + own_unit() * 4 / block_j, j = own_unit() * 4 % block_j;
     there_ = static_cast<int>(max(min((args.b - k) * args.d - j, std::int64_t{4}), std::int64_t{0}));
     feature_ = (place.i * args.b + k) * args.d + place.j + j;
-    y_ = static_cast<const T*>(args.y) + (rank_ * share_rows_ + first_row_) * args.y_sample + feature_;
+    y_ = static_cast<T*>(args.y) + (rank_ * share_rows_ + first_row_) * args.y_sample + feature_;
     ptx::settle(y_);
   }
 
@@ -104,7 +104,7 @@ class SumStore {
         for (int e = 0; e < 4; ++e)
           if (e < there_)
             bias[e] = static_cast<float>(__ldcg(static_cast<const T*>(args_.bias) + feature_ + e));
-      T* y = const_cast<T*>(y_);
+      T* y = y_;
       for_rows(count, [&](const Rows& rows) {
         float values[4 * at_once] = {};
         if (cut.splits == 1)
@@ -124,7 +124,7 @@ class SumStore {
       });
     };
     // What is not needed is not even jumped over.
-    if (args_.bias == nullptr && args_.activation == Activation::none && args_.y_vectors)
+    if (is_plain(args_))
       store_rows.template operator()<true>();
     else
       store_rows.template operator()<false>();
@@ -207,7 +207,7 @@ class SumStore {
   int first_row_, row_step_, unit_at_;
   int there_;             ///< how many of its features exist
   std::int64_t feature_;  ///< the first of them
-  const T* y_;            ///< of the first row
+  T* y_;                  ///< of the first row
 };
 
 #endif

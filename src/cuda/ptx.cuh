@@ -21,7 +21,7 @@ __device__ inline std::uint32_t block_number() {
 
 /// Computes an address here, and not where it is first used.
 template <class T>
-__device__ inline void settle(const T*& address) {
+__device__ inline void settle(T*& address) {
   asm volatile("" : "+l"(address));
 }
 

@@ -10,7 +10,7 @@ namespace kronsparse::emulation {
 struct DirectCut {
   DType dtype;
   cuda::direct::Cut cut;
-  bool x_vectors, y_vectors;
+  bool x_vectors, y_vectors, is_plain;
 };
 
 DirectCut run_direct(const ProductCase& one, const cuda::direct::Cut& cut);

@@ -97,6 +97,7 @@ TEST(DirectCoverage, EveryWay) {
   std::set<int> rows, l_warps, sample_warps, parities;
   std::set<std::pair<int, int>> ends;  // steps at once, and where among them the last one is; once around
   std::set<bool> x_vectors, y_vectors;
+  std::set<std::pair<bool, bool>> ways_out;  // plain; sums of several warps meet
   for (const DirectCut& how : cases.runs()) {
     const cuda::direct::Cut& cut = how.cut;
     shapes.emplace(how.dtype, cut.shape.block_j, cut.shape.load, cut.shape.tiles, cut.shape.outputs,
@@ -109,6 +110,7 @@ TEST(DirectCoverage, EveryWay) {
     if (cut.steps > at_once) ends.emplace(at_once, cut.steps % at_once);
     x_vectors.insert(how.x_vectors);
     y_vectors.insert(how.y_vectors);
+    ways_out.emplace(how.is_plain, cut.l_warps > 1);
   }
   EXPECT_EQ(shapes.size(), 2 * cuda::direct::shapes.size());
   EXPECT_EQ(rows, (std::set<int>{1, 2, 4, 8}));
@@ -118,6 +120,7 @@ TEST(DirectCoverage, EveryWay) {
   EXPECT_EQ(ends, (std::set<std::pair<int, int>>{{2, 0}, {2, 1}, {4, 0}, {4, 1}, {4, 2}, {4, 3}}));
   EXPECT_EQ(x_vectors.size(), 2U);
   EXPECT_EQ(y_vectors.size(), 2U);
+  EXPECT_EQ(ways_out.size(), 4U);
 }
 
 }  // namespace

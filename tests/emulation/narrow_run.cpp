@@ -1,5 +1,6 @@
 #include "narrow_run.hpp"
 
+#include "cuda/epilogue.cuh"
 #include "cut_run.hpp"
 
 namespace kronsparse::emulation {
@@ -9,7 +10,7 @@ NarrowCut run_narrow(const ProductCase& one, const cuda::narrow::Cut& cut) {
       run_cut(one, cut, cuda::narrow_kernel(one.problem.dtype, cut.shape),
               blocks_of(cut, cuda::product_of(one.problem)), cut.threads() + cuda::narrow::producer_threads,
               cut.splits);
-  return {one.problem.dtype, cut, arguments.boxes, arguments.y_vectors};
+  return {one.problem.dtype, cut, arguments.boxes, arguments.y_vectors, cuda::is_plain(arguments)};
 }
 
 }  // namespace kronsparse::emulation

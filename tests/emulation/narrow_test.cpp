@@ -69,7 +69,7 @@ TEST(NarrowCoverage, EveryWay) {
   if (quick || cases.runs().empty()) GTEST_SKIP() << "needs all cases";
   std::set<std::tuple<DType, int, int>> shapes;
   std::set<int> splits, warpgroups, stage_slabs;
-  std::set<bool> boxes, y_vectors;
+  std::set<bool> boxes, joined, y_vectors, plain, lent;
   std::set<std::pair<bool, bool>> refilled;  // stages of x, of weights
   std::set<int> parts_of_j;
   for (const NarrowCut& how : cases.runs()) {
@@ -80,6 +80,9 @@ TEST(NarrowCoverage, EveryWay) {
     stage_slabs.insert(cut.stage_slabs);
     boxes.insert(how.boxes);
     y_vectors.insert(how.y_vectors);
+    if (how.boxes) joined.insert(cut.joins_boxes);
+    plain.insert(how.is_plain);
+    if (cut.splits > 1) lent.insert(cut.warpgroups > 1);
     refilled.insert({cut.fillings() > cut.x_stages, cut.fillings() > cut.weight_stages});
     if (cut.j_groups > 1) parts_of_j.insert(cut.shape.block_j);
   }
@@ -89,6 +92,9 @@ TEST(NarrowCoverage, EveryWay) {
   EXPECT_EQ(stage_slabs, (std::set<int>{1, 2, 4}));
   EXPECT_EQ(boxes.size(), 2U);
   EXPECT_EQ(y_vectors.size(), 2U);
+  EXPECT_EQ(joined.size(), 2U);
+  EXPECT_EQ(plain.size(), 2U);
+  EXPECT_EQ(lent.size(), 2U);
   EXPECT_EQ(refilled.size(), 4U);
   EXPECT_EQ(parts_of_j, (std::set<int>{8, 16}));
 }

@@ -45,7 +45,7 @@ inline void store_shared(std::uint32_t address, const Vector& value) {
   std::memcpy(Block::current().shared(address, sizeof value, sizeof value), &value, sizeof value);
 }
 template <class T>
-inline void settle(const T*&) {}
+inline void settle(T*&) {}
 template <std::size_t count>
 inline void store_words(void* to, const std::uint32_t (&words)[count]) {
   if (reinterpret_cast<std::uintptr_t>(to) % sizeof words != 0)
