@@ -126,7 +126,7 @@ class ColumnsExecutor final : public Executor {
     next.rows = depth_block_ / shape_.unit;
     next.tiles = (part.last_panel - part.first_panel) * ((part.columns + slice_ - 1) / slice_);
     next.prefetch = prefetch_of(x, after);
-    next.prefetch.spread_over(next.tiles * advances_per_tile(depth_));
+    next.prefetch.spread_over(next.tiles, depth_);
     return next;
   }
   /// Copies rows of X until `rows` of the next task's are there.

@@ -18,8 +18,7 @@ enum class Act : std::uint8_t { none, relu, gelu, gelu_tanh, silu };
 
 /// A block of rows fetched into L2 little by little, while something else is
 /// computed. Asking for many lines at once would stall on the few a core can
-/// have under way, so the micro-kernel asks for a few every `prefetch_interval`
-/// terms.
+/// have under way, so the micro-kernel asks for a few every `interval` terms.
 struct Prefetch {
   const char* row = nullptr;
   std::int64_t rows = 0;
@@ -27,32 +26,37 @@ struct Prefetch {
   std::int64_t row_stride = 0;  ///< bytes
   std::int64_t step = line;     ///< bytes from one line to the next that is wanted
   std::int64_t offset = 0;
+  std::int64_t interval = 32;
   std::int64_t lines_per_call = 0;
 
   static constexpr std::int64_t line = 64;
-  /// Spreads the block over `calls` calls of advance().
-  __attribute__((always_inline)) void spread_over(std::int64_t calls) {
+  /// Spreads the block over so many tiles of this depth. Short sums ask more often: they have much to ask for
+  /// beside little to compute.
+  __attribute__((always_inline)) void spread_over(std::int64_t tiles, std::int64_t depth) {
+    interval = depth < 64 ? 16 : 32;
     const std::int64_t lines = rows * ((row_bytes + step - 1) / step);
+    const std::int64_t calls = tiles * ((depth + interval - 1) / interval);
     lines_per_call = calls > 0 ? (lines + calls - 1) / calls : lines;
   }
   __attribute__((always_inline)) void advance() {
-    for (std::int64_t n = lines_per_call; n > 0 && rows > 0; --n) {
-      __builtin_prefetch(row + offset, 0, 2);
-      offset += step;
-      if (offset >= row_bytes) {
-        offset = 0;
-        row += row_stride;
-        --rows;
+    // Locals: as far as the compiler knows, somebody could look at the members in between.
+    const char* from = row;
+    std::int64_t left = rows;
+    std::int64_t at = offset;
+    for (std::int64_t n = lines_per_call; n > 0 && left > 0; --n) {
+      __builtin_prefetch(from + at, 0, 2);
+      at += step;
+      if (at >= row_bytes) {
+        at = 0;
+        from += row_stride;
+        --left;
       }
     }
+    row = from;
+    rows = left;
+    offset = at;
   }
 };
-inline constexpr std::int64_t prefetch_interval = 32;
-
-/// How often tiles of this depth call advance().
-constexpr std::int64_t advances_per_tile(std::int64_t depth) {
-  return (depth + prefetch_interval - 1) / prefetch_interval;
-}
 
 /// One register tile: for each row m < rows and vector r of the panel,
 ///   out[m][r] = init[m][r] + sum_t group(a[m·a_row_stride + t·a_step]) * b[t][r]

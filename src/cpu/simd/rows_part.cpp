@@ -85,7 +85,7 @@ void RowsPart<Real>::run(const Operands& operands, std::int64_t first_task, std:
       const std::int64_t height = full_ ? full_tile_rows : max_tile_rows;
       const std::int64_t tiles =
           (task.rows + height - 1) / height * panels * (task.last_block - task.first_block);
-      prefetch.spread_over(tiles * advances_per_tile(depth_));
+      prefetch.spread_over(tiles, depth_);
     }
     for (std::int64_t i = task.first_block; i < task.last_block; ++i) {
       run_block(operands, task, i, scratch, prefetch);

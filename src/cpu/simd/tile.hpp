@@ -77,7 +77,7 @@ KRONSPARSE_INLINE void accumulate(const TileArgs<Real>& args, Vector<Real> (&acc
   const int64_t step = args.a_step;
   int64_t offset = 0;
   const bool prefetching = args.next_x != nullptr;
-  const int64_t interval = prefetching ? prefetch_interval : args.depth;
+  const int64_t interval = prefetching ? args.next_x->interval : args.depth;
   for (int64_t done = 0; done < args.depth; done += interval) {
     const int64_t rest = args.depth - done;
     for (int64_t t = rest < interval ? rest : interval; t > 0; --t) {
