@@ -3,6 +3,7 @@
 import ctypes
 import math
 import time
+from functools import partial
 from types import SimpleNamespace
 from unittest import mock
 
@@ -12,17 +13,72 @@ from bench_helpers import CEILINGS, FakeNvml, pretend_gpu, shorten_windows
 from kronsparse.bench.answers import Checker, Errors, is_right, is_sound
 from kronsparse.bench.arena import Arena, draw_values
 from kronsparse.bench.c_api import Library, find_library
-from kronsparse.bench.contest import Contest, Table, hold_contest
+from kronsparse.bench.ceilings import Ceilings, Probe
+from kronsparse.bench.contest import PROBE_RUNS, Contest, Table, hold_contest
 from kronsparse.bench.devices import CpuDevice, Rotation
 from kronsparse.bench.energy import EnergyUnavailableError, NvmlMeter, RaplMeter, open_meter
 from kronsparse.bench.energy_contest import _measured, hold_energy_contest, idle_watts, observe
 from kronsparse.bench.problems import Problem
 from kronsparse.bench.spellings import FAMILIES, spellings_for
+from kronsparse.bench.suites import SUITES
 from kronsparse.bench.timing import interleaved
 from kronsparse.chains import Pattern
 
 PATTERN = Pattern(2, 3, 5, 4)
 PROBLEM = Problem("f32", "batch_first", PATTERN, 100, ("fp32",))
+
+
+# ---- ceilings ----
+
+
+class SteadyProbe:
+    """Calls that count themselves; a copy that takes a second, a product that takes three."""
+
+    def __init__(self):
+        self.called = [0, 0]
+        self.seconds = []
+        self.calls = tuple(partial(self._call, which) for which in range(2))
+
+    def _call(self, which):
+        self.called[which] += 1
+
+    def ceilings(self, copy_s, product_s):
+        self.seconds.append((copy_s, product_s))
+        return Ceilings(PROBLEM.moved_bytes / 1.0, {"f32": PROBLEM.flops / 3.0})
+
+
+def test_a_problem_s_own_ceilings_are_measured_by_turns():
+    probe = SteadyProbe()
+    table = Table(Arena(CpuDevice("cpu"), [PROBLEM]), CEILINGS, Library(find_library()), probe=probe)
+    rows = hold_contest(table, PROBLEM, ["kronsparse", "bmm"])
+    assert probe.called == [PROBE_RUNS, PROBE_RUNS]
+    ((copy_s, product_s),) = probe.seconds
+    assert copy_s > 0 and product_s > 0
+    for row in rows:
+        assert (row["floor_s"], row["floor_bound"]) == (3.0, "flops")
+        assert row["ceilings"] == {
+            "copy_bytes": PROBLEM.moved_bytes,
+            "gemm_flops": {"f32": PROBLEM.flops / 3},
+        }
+
+
+def test_without_a_probe_the_floor_is_the_run_s():
+    table = Table(Arena(CpuDevice("cpu"), [PROBLEM]), CEILINGS, Library(find_library()))
+    for row in hold_contest(table, PROBLEM, ["kronsparse"]):
+        assert (row["floor_s"], row["floor_bound"]) == CEILINGS.floor(PROBLEM) and "ceilings" not in row
+
+
+def test_rates_of_the_probe(monkeypatch):
+    monkeypatch.setattr("kronsparse.bench.ceilings._CPU_SIZES", (64, 1 << 12))
+    probe = Probe(CpuDevice("cpu"))
+    for call in probe.calls:
+        call()
+    # Both ways, and a multiplication and an addition.
+    assert probe.ceilings(2.0, 0.5) == Ceilings(4096.0, {"f32": 4 * 64**3})
+
+
+def test_only_the_targets_of_a_cpu_have_own_ceilings():
+    assert [name for name, suite in SUITES.items() if suite.cpu_own_ceilings] == ["cpu-targets"]
 
 
 # ---- answers ----

@@ -30,6 +30,16 @@ def tf32_allowed(allowed: bool) -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
+def _copy(device: Device, copied: int) -> Callable[[], object]:
+    source, target = torch.zeros(2, copied, dtype=torch.uint8, device=device.torch).unbind()
+    return partial(target.copy_, source)
+
+
+def _product(device: Device, dtype: torch.dtype, size: int) -> Callable[[], object]:
+    left, right, product = torch.randn(3, size, size, device=device.torch).to(dtype).unbind()
+    return partial(torch.mm, left, right, out=product)
+
+
 @dataclass(frozen=True)
 class Ceilings:
     """What PyTorch reaches on a device."""
@@ -42,20 +52,18 @@ class Ceilings:
         """The best of so many runs of a copy, and of a product in each dtype."""
         on_cpu = isinstance(device, CpuDevice)
         size, copied = _CPU_SIZES if on_cpu else _GPU_SIZES
-        source, target = torch.zeros(2, copied, dtype=torch.uint8, device=device.torch).unbind()
 
         def best(call: Callable[[], object]) -> float:
             call()
             return min(device.seconds_of(call) for _ in range(runs))
 
-        copy_s = best(lambda: target.copy_(source))
+        copy_s = best(_copy(device, copied))
         gemm_flops = {}
         # A CPU computes halves in f32: every dtype is held against the rate of f32.
         for name in ["f32"] if on_cpu else [*TORCH_DTYPES, "tf32"]:
             dtype = TORCH_DTYPES.get(name, torch.float32)
-            left, right, product = torch.randn(3, size, size, device=device.torch).to(dtype).unbind()
             with tf32_allowed(name == "tf32"):
-                multiply_s = best(partial(torch.mm, left, right, out=product))
+                multiply_s = best(_product(device, dtype, size))
             gemm_flops[name] = 2.0 * size**3 / multiply_s
         return Ceilings(2.0 * copied / copy_s, gemm_flops)
 
@@ -78,3 +86,19 @@ class Ceilings:
         by_flops = problem.flops / self.gemm_rate(problem.dtype)
         by_bytes = problem.moved_bytes / self.copy_bytes
         return (by_flops, "flops") if by_flops >= by_bytes else (by_bytes, "bytes")
+
+
+class Probe:
+    """What the ceilings of a CPU are made of, ready to be timed by turns with others.
+
+    A shared machine is slower in one minute than in the next, by half at times: the ceilings of a run's start
+    say little of a problem that is measured minutes later.
+    """
+
+    def __init__(self, device: CpuDevice) -> None:
+        self._size, self._copied = _CPU_SIZES
+        self.calls = _copy(device, self._copied), _product(device, torch.float32, self._size)
+
+    def ceilings(self, copy_s: float, product_s: float) -> Ceilings:
+        """From the time of each call."""
+        return Ceilings(2.0 * self._copied / copy_s, {"f32": 2.0 * self._size**3 / product_s})

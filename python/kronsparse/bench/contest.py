@@ -17,7 +17,7 @@ from torch import Tensor
 from kronsparse.bench.answers import Checker, Errors, is_right, is_sound
 from kronsparse.bench.arena import Arena, draw_values
 from kronsparse.bench.c_api import KronsparseError, Library, Plan
-from kronsparse.bench.ceilings import Ceilings, tf32_allowed
+from kronsparse.bench.ceilings import Ceilings, Probe, tf32_allowed
 from kronsparse.bench.devices import CpuDevice, Device, Rotation
 from kronsparse.bench.problems import Problem
 from kronsparse.bench.results import OURS, Row
@@ -35,6 +35,7 @@ ESTIMATE_FRACTION, HARMLESS_S = 32, 5e-3  # of the batch, to estimate from
 TRIAL_S, MOST_TRIED = 0.2e-3, 20
 # Whoever takes this many times the fastest of all is not timed to the last percent.
 SLOW, SLOW_RUNS = 10.0, 2
+PROBE_RUNS = 5  # of a problem's own ceilings
 
 
 @dataclass
@@ -95,6 +96,7 @@ class Table:
     c_api: Library
     implementation: str | None = None  # forced
     effort: Effort | None = None  # other than the device's own
+    probe: Probe | None = None  # of the ceilings, where each problem has its own
 
     @property
     def device(self) -> Device:
@@ -108,6 +110,7 @@ class Contest:
     table: Table
     problem: Problem
     contenders: list[Contender] = field(default_factory=list)
+    own_ceilings: Ceilings | None = None
     _plans: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Contest:
@@ -263,10 +266,18 @@ class Contest:
             schedules.append(
                 (repeats, min(runs, SLOW_RUNS) if one.trial_s > SLOW * self._fastest() else runs)
             )
-        calls = [one.call for one in finalists if one.call is not None]
+        calls: list[Callable[[], object]] = [one.call for one in finalists if one.call is not None]
+        probe = self.table.probe
+        if probe:
+            calls += probe.calls
+            schedules += [(1, PROBE_RUNS)] * len(probe.calls)
         timings = interleaved(calls, schedules, device.seconds_of)
-        for one, timing in zip(finalists, timings, strict=True):
+        of_contenders, of_probe = timings[: len(finalists)], timings[len(finalists) :]
+        for one, timing in zip(finalists, of_contenders, strict=True):
             one.timing = timing
+        if probe:
+            self.own_ceilings = probe.ceilings(*(timing.median_s for timing in of_probe))
+            self.floor_s, self.floor_bound = self.own_ceilings.floor(self.problem)
         return [self.row(one) for one in self.contenders]
 
     def row(self, contender: Contender, record: str = "row") -> Row:
@@ -277,6 +288,7 @@ class Contest:
             **contender.fields(),
             "floor_s": self.floor_s,
             "floor_bound": self.floor_bound,
+            **({"ceilings": asdict(self.own_ceilings)} if self.own_ceilings else {}),
         }
 
 

@@ -127,6 +127,7 @@ class Suite:
     cpu_budget_s: float = math.inf
     cpu_threads: int | None = None  # else every physical core
     effort: Effort | None = None  # other than the device's own, for each contender
+    cpu_own_ceilings: bool = False  # on a CPU each problem has its own, measured by turns with the contenders
     problems: tuple[Problem, ...] = ()  # complete ones, taken as they are, beside the patterns
 
     def of_kind(self, kind: str | None) -> Suite:
@@ -171,6 +172,7 @@ def _suites() -> dict[str, Suite]:
             cpu_floor_s=20e-3,
             cpu_threads=2,  # the targets are of two
             effort=Effort(20e-3, 0.18, fewest=9, most=9),
+            cpu_own_ceilings=True,
         ),
     }
 
