@@ -79,6 +79,12 @@ std::vector<Size> systematic_sizes() {
     sizes.push_back({{(ones & 1u) != 0 ? 1 : 3, (ones & 2u) != 0 ? 1 : 5, (ones & 4u) != 0 ? 1 : 7,
                       (ones & 8u) != 0 ? 1 : 11},
                      at(kBatches, ones)});
+  // Many outputs of a few j, which some CPUs copy until they fill vectors.
+  for (const std::int64_t d : {2, 3, 6}) {
+    sizes.push_back({{2, 37, 5, d}, 13});
+    sizes.push_back({{1, 4, 64, d}, 29});
+    sizes.push_back({{1, 34, 19, d}, 6});
+  }
   for (const std::int64_t blocks : {7, 13, 64}) {
     sizes.push_back({{blocks, 4, 3, 1}, 17});
     sizes.push_back({{blocks, 2, 5, 4}, 3});

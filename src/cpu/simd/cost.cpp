@@ -49,6 +49,15 @@ Work work_of_rows(const Shape& shape, const KernelSet<Real>& kernels) {
   const auto depth = static_cast<double>(shape.depth * shape.unit);
   const auto batch = static_cast<double>(shape.batch);
   Work work;
+  if (const int group = repeated_group(shape, kernels); group > 0) {
+    const double lanes = parts(shape.outs * d, group) * group;
+    work.flops = 2 * depth * lanes * padded_rows(shape.batch, full_tile_rows);
+    work.tiles =
+        parts(shape.batch, full_tile_rows) * std::ceil(lanes / (kernels.widest_full * kernels.lanes));
+    work.move(group * depth * batch, true);
+    work.move(static_cast<double>(d * shape.outs) * batch, shape.outs * d % group == 0);
+    return work;
+  }
   for (const Segments& alike : segments_of(d, kernels.lanes)) {
     const int width = alike.width;
     const auto count = static_cast<double>(alike.count);

@@ -13,6 +13,7 @@ constexpr int widest_panel = 4;
 constexpr int widest_full = 6;
 constexpr int column_panel = 3;
 constexpr double flops_per_second = 3.3e10;
+constexpr bool repeats = true;  // a pair of floats is a load and a dup, which takes a product's place
 #else
 // 16 registers.
 constexpr int tile_rows(int vectors) { return vectors <= 2 ? 6 : 4; }
@@ -20,9 +21,10 @@ constexpr int widest_panel = 2;
 constexpr int widest_full = 3;
 constexpr int column_panel = 2;
 constexpr double flops_per_second = 1.2e10;
+constexpr bool repeats = false;
 #endif
 constexpr KernelSet<float> f32 =
-    MakeKernelSet<float, tile_rows>::make(widest_panel, widest_full, column_panel, flops_per_second);
+    MakeKernelSet<float, tile_rows, repeats>::make(widest_panel, widest_full, column_panel, flops_per_second);
 constexpr KernelSet<double> f64 =
     MakeKernelSet<double, tile_rows>::make(widest_panel, widest_full, column_panel, flops_per_second / 2);
 bool usable() { return true; }

@@ -99,10 +99,11 @@ struct FinishArgs {
   std::int64_t unit_stride;
 };
 
+inline constexpr int max_lanes = 16;        ///< of any vector
 inline constexpr int max_vectors = 6;       ///< widest panel, in vectors
 inline constexpr int group_kinds = 5;       ///< G = 1, 2, 4, 8, 16
 inline constexpr int max_tile_rows = 8;     ///< most rows of any tile
-inline constexpr int full_tile_rows = 4;    ///< rows of a tile whose groups fill the vector
+inline constexpr int full_tile_rows = 4;    ///< rows of a tile whose groups fill a vector or three
 inline constexpr int max_panel_lanes = 96;  ///< most lanes of any panel
 inline constexpr int max_tile_size = max_tile_rows * max_panel_lanes;
 
@@ -118,6 +119,8 @@ struct KernelSet {
   int tile_rows[max_vectors];
   /// By log2(G), NR - 1, and row class: 0 for up to MR rows, 1 for up to 4, 2 for one.
   Tile tile[group_kinds][max_vectors][3];
+  /// For groups of three vectors: of one group or two; for up to 4 rows, for one.
+  Tile tile_of_threes[2][2];
   void (*finish)(const FinishArgs<Real>&);
   /// Converts `count` elements to Real (storage same, f16 or bf16).
   void (*widen)(const void* source, Storage storage, Real* target, std::int64_t count);
@@ -126,6 +129,11 @@ struct KernelSet {
   /// vector_step reals apart.
   void (*widen_runs)(const void* source, Storage storage, std::int64_t source_step, std::int64_t steps,
                      int vectors, Real* target, std::int64_t target_step, std::int64_t vector_step);
+  /// Repeats each of `terms` groups of d reals, 2, 3 or 6, until they fill one vector or three; these go to
+  /// target_step reals apart. Reads up to a vector beyond the last group. Null where the instruction set does
+  /// as well without.
+  void (*repeat)(const Real* source, std::int64_t d, std::int64_t terms, Real* target,
+                 std::int64_t target_step);
 };
 
 /// One instruction set. `usable` tells whether this CPU has it.

@@ -16,7 +16,9 @@ class RowsExecutor final : public Executor {
  public:
   RowsExecutor(const Problem& problem, const KernelSet<Real>& kernels)
       : seconds_alone_(seconds_alone(problem, kernels)) {
-    const std::vector<Segments> all = segments_of(problem.pattern.d * shape_of(problem).unit, kernels.lanes);
+    const Shape shape = shape_of(problem);
+    std::vector<Segments> all = segments_of(shape.d * shape.unit, kernels.lanes);
+    if (repeated_group(shape, kernels) > 0) all = {{0, static_cast<int>(shape.d), 1}};
     const auto middle = all.begin() + (all.front().width == kernels.lanes ? 1 : 0);
     if (middle != all.begin()) parts_.emplace_back(problem, kernels, std::vector(all.begin(), middle));
     if (middle != all.end()) parts_.emplace_back(problem, kernels, std::vector(middle, all.end()));

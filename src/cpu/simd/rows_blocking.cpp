@@ -34,11 +34,11 @@ void RowsPart<Real>::choose_blocks(const std::vector<Segments>& segments) {
 
   // A panel is used by one tile of rows after the other: it and what a tile
   // reads of x should stay in L1 together.
-  const std::int64_t per_term = widest_ + (full_ ? full_tile_rows : max_tile_rows) * segments.front().width;
+  const std::int64_t per_term = widest_ + (full_ ? full_tile_rows : max_tile_rows) * group_lanes_;
   depth_block_ = even_block(depth_, std::max<std::int64_t>(32, l1 / (per_term * real)), 2);
 
   choose_units(segments);
-  const std::int64_t unit_width = units_.width;
+  const std::int64_t unit_width = repeated_ ? group_lanes_ : units_.width;
   copy_depth_ = depth_;
   if (!in_place_ && max_tile_rows * depth_ * unit_width * real > l2) {
     // A tile's worth of rows does not fit: copy part of the depth at a time.
@@ -114,7 +114,7 @@ void RowsPart<Real>::choose_units(const std::vector<Segments>& segments) {
   units_.end_j = last.first + last.width * last.count;
   units_.width = units_.end_j - units_.first_j;
   units_.panels = units_.per_copy = panels_.size();
-  if (full_) {
+  if (full_ && !repeated_) {
     const std::int64_t l2 = static_cast<std::int64_t>(cpu_info().l2_bytes);
     constexpr std::int64_t good_rows = 24;
     const std::int64_t budget = l2 / 2 / (good_rows * depth_ * static_cast<std::int64_t>(sizeof(Real)));

@@ -16,10 +16,14 @@ RowsPart<Real>::RowsPart(const Problem& problem, const KernelSet<Real>& kernels,
       shape_(shape_of(problem)),
       d_(shape_.d * shape_.unit),
       depth_(shape_.depth * shape_.unit),
-      full_(segments.front().width == kernels.lanes),
+      repeated_(repeated_group(shape_, kernels) > 0),
+      full_(repeated_ || segments.front().width == kernels.lanes),
+      group_lanes_(repeated_ ? repeated_group(shape_, kernels) : segments.front().width),
+      panel_lanes_(repeated_ ? group_lanes_ : kernels.lanes),
       in_place_(!full_ && shape_.storage == Storage::same && shape_.layout == Layout::batch_first &&
                 !rows_collide()),
-      panels_(segments, shape_.outs, kernels.lanes, full_ ? kernels.widest_full : kernels.widest_panel),
+      panels_(segments, shape_.outs, panel_lanes_,
+              (full_ ? kernels.widest_full : kernels.widest_panel) * kernels.lanes / panel_lanes_),
       widest_(static_cast<std::int64_t>(full_ ? kernels.widest_full : kernels.widest_panel) * kernels.lanes) {
   choose_blocks(segments);
   packed_size_ = count_of({shape_.a, panels_.packed_width(), depth_});
@@ -135,7 +139,7 @@ void RowsPart<Real>::copy_x(const void* x, const Task& task, std::int64_t i, Dep
   const int lanes = kernels_.lanes;
   const std::int64_t terms = depth.last - depth.first;
   const std::int64_t padded_rows = (task.rows + full_tile_rows - 1) / full_tile_rows * full_tile_rows;
-  const std::int64_t term_step = full_ ? full_tile_rows * lanes : unit.width;
+  const std::int64_t term_step = full_ ? full_tile_rows * group_lanes_ : unit.width;
   const std::int64_t segment_step = full_ ? padded_rows * terms * lanes : lanes;
   const bool batch_first = shape_.layout == Layout::batch_first;
   // Elements between neighbouring j and neighbouring samples.
@@ -145,9 +149,26 @@ void RowsPart<Real>::copy_x(const void* x, const Task& task, std::int64_t i, Dep
   const std::int64_t l_first = depth.first / shape_.unit;
   const std::int64_t l_count = terms / shape_.unit;
   const std::int64_t feature = (i * shape_.depth + l_first) * shape_.d + unit.first_j / shape_.unit;
+  // A few terms of each row of a tile in turn, so that what is written stays together.
+  constexpr std::int64_t few = 16;
+  if (repeated_) {
+    for (std::int64_t first = 0; first < task.rows; first += full_tile_rows) {
+      const std::int64_t last = std::min(first + full_tile_rows, task.rows);
+      for (std::int64_t l = 0; l < l_count; l += few) {
+        const std::int64_t count = std::min(few, l_count - l);
+        for (std::int64_t n = first; n < last; ++n) {
+          const auto* source = static_cast<const std::byte*>(x) +
+                               ((task.first_row + n) * n_stride + feature + l * shape_.d) * bytes;
+          Real widened[few * 6 + max_lanes];  // groups of 6 at most
+          kernels_.widen(source, shape_.storage, widened, count * shape_.d);
+          Real* out = copy + (first / full_tile_rows * terms + l) * term_step + (n - first) * group_lanes_;
+          kernels_.repeat(widened, shape_.d, count, out, term_step);
+        }
+      }
+    }
+    return;
+  }
   if (shape_.unit == 1 && batch_first && full_) {
-    // A few terms of each row of a tile in turn, so that what is written stays together.
-    constexpr std::int64_t few = 16;
     for (std::int64_t first = 0; first < task.rows; first += full_tile_rows) {
       const std::int64_t last = std::min(first + full_tile_rows, task.rows);
       for (std::int64_t l = 0; l < l_count; l += few) {
@@ -210,9 +231,15 @@ auto RowsPart<Real>::source_of(const void* x, const Task& task, std::int64_t i, 
   }
   const std::int64_t within = segment.first - task.unit.first_j;
   if (!full_) return {copy + within, 0, copy_row_, task.unit.width};
-  const int lanes = kernels_.lanes;
   const std::int64_t padded_rows = (task.rows + full_tile_rows - 1) / full_tile_rows * full_tile_rows;
-  return {copy + within * padded_rows * terms, terms * full_tile_rows * lanes, lanes, full_tile_rows * lanes};
+  return {copy + within * padded_rows * terms, terms * full_tile_rows * group_lanes_, group_lanes_,
+          full_tile_rows * group_lanes_};
+}
+
+template <class Real>
+typename KernelSet<Real>::Tile RowsPart<Real>::tile_of(const Panel& panel, int rows) const {
+  if (group_lanes_ > kernels_.lanes) return kernels_.tile_of_threes[panel.vectors - 1][rows == 1 ? 1 : 0];
+  return tile_for(kernels_, full_ ? kernels_.lanes : panel.segment.width, panel.vectors, rows);
 }
 
 template <class Real>
@@ -220,7 +247,7 @@ void RowsPart<Real>::gather_bias(const void* bias, const Panel& panel, std::int6
   const Segment& segment = panel.segment;
   const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_)) / shape_.unit;
   const auto* block = static_cast<const std::byte*>(bias) + i * shape_.outs * d_ * bytes;
-  for (int f = 0; f < panel.vectors * kernels_.lanes; ++f) {
+  for (int f = 0; f < panel.vectors * panel_lanes_; ++f) {
     gathered[f] = 0;
     if (f >= panel.lanes_valid) continue;
     const std::int64_t k = (panel.first_lane + f) / segment.width;
@@ -236,7 +263,7 @@ void RowsPart<Real>::run_panel(const Operands& operands, const Task& task, const
   const Segment& segment = panel.segment;
   const int lanes = kernels_.lanes;
   const int group = segment.width;
-  const int width = panel.vectors * lanes;
+  const int width = panel.vectors * panel_lanes_;
   const int height = tile_rows(panel);
   const bool first = depth.first == 0;
   const bool last = depth.last == depth_;
@@ -275,7 +302,7 @@ void RowsPart<Real>::run_panel(const Operands& operands, const Task& task, const
   args.init_row_stride = first ? 0 : width;
   args.next_x = prefetch.rows > 0 ? &prefetch : nullptr;
   args.out_row_stride = direct ? row_stride : width;
-  args.out_vector_stride = direct && full_ ? d_ : lanes;
+  args.out_vector_stride = direct && full_ && !repeated_ ? d_ : lanes;
   args.storage = direct && !real_storage ? shape_.storage : Storage::same;
   const auto element = static_cast<std::int64_t>(real_storage ? sizeof(Real) : 2);
   auto* y = static_cast<std::byte*>(operands.y) + origin * element;
@@ -288,7 +315,7 @@ void RowsPart<Real>::run_panel(const Operands& operands, const Task& task, const
     args.init = first ? (problem_.bias ? bias : nullptr) : sums + m * width;
     std::byte* y_rows = y + m * row_stride * element;
     args.out = direct ? static_cast<void*>(y_rows) : last ? tile : sums + m * width;
-    tile_for(kernels_, group, panel.vectors, args.rows)(args);
+    tile_of(panel, args.rows)(args);
     if (last && !direct) {
       finish.tile = tile;
       finish.rows = args.rows;

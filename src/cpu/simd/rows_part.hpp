@@ -6,7 +6,8 @@
 // that fill the vector load as much of x as of the weights, so their x is copied
 // first, a cache-sized block at a time, into the order the kernel walks; so is x
 // in 16-bit or complex storage, in rows that collide in L1, and the rows of a
-// small batch_last matrix.
+// small batch_last matrix. Where the instruction set prefers it, groups of all j
+// are repeated in that copy until they fill vectors, and Y leaves in whole ones.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ class RowsPart {
   RowsPart(const Problem& problem, const KernelSet<Real>& kernels, const std::vector<Segments>& segments);
 
   void set_values(const void* values) {
-    pack_rows(problem_, shape_, panels_, kernels_.lanes, values, packed_.get());
+    pack_rows(problem_, shape_, panels_, panel_lanes_, values, packed_.get());
   }
   [[nodiscard]] std::size_t packed_bytes() const { return packed_size_ * sizeof(Real); }
   [[nodiscard]] std::size_t scratch_bytes() const {
@@ -88,6 +89,8 @@ class RowsPart {
   [[nodiscard]] int tile_rows(const Panel& panel) const {
     return full_ ? full_tile_rows : kernels_.tile_rows[panel.vectors - 1];
   }
+  /// The kernel for a panel and this many rows.
+  [[nodiscard]] typename KernelSet<Real>::Tile tile_of(const Panel& panel, int rows) const;
   [[nodiscard]] Task task_at(std::int64_t index) const;
   [[nodiscard]] Prefetch prefetch_of(const Operands& operands, const Task& task) const;
   void run_block(const Operands& operands, const Task& task, std::int64_t i, std::byte* scratch,
@@ -105,7 +108,10 @@ class RowsPart {
   Shape shape_;
   std::int64_t d_;      ///< reals
   std::int64_t depth_;  ///< reals
-  bool full_;
+  bool repeated_;       ///< groups of all j, repeated until they fill vectors
+  bool full_;           ///< groups fill vectors, of themselves or repeated
+  int group_lanes_;     ///< that a group takes: its width, or with what it is repeated
+  int panel_lanes_;     ///< that panels are counted in: a vector, or a repeated group
   bool in_place_;
   Panels panels_;
   std::int64_t widest_;  ///< lanes of the widest panel

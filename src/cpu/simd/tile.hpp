@@ -65,13 +65,15 @@ struct TileRows {
     }
   }
   KRONSPARSE_INLINE Vector<Real> group(int m, int64_t offset) const {
-    return load_group<G>(adjacent ? row[0] + offset + m : row[m] + offset);
+    return load_group<(G < lanes<Real> ? G : lanes<Real>)>(adjacent ? row[0] + offset + m : row[m] + offset);
   }
 };
 
 template <class Real, int MR, int NR, int G, bool adjacent>
 KRONSPARSE_INLINE void accumulate(const TileArgs<Real>& args, Vector<Real> (&acc)[MR][NR]) {
   constexpr int width = NR * lanes<Real>;
+  constexpr int group_vectors = G > lanes<Real> ? G / lanes<Real> : 1;
+  static_assert(NR % group_vectors == 0);
   const TileRows<Real, MR, G, adjacent> rows(args);
   const Real* b = args.b;
   const int64_t step = args.a_step;
@@ -81,14 +83,18 @@ KRONSPARSE_INLINE void accumulate(const TileArgs<Real>& args, Vector<Real> (&acc
   for (int64_t done = 0; done < args.depth; done += interval) {
     const int64_t rest = args.depth - done;
     for (int64_t t = rest < interval ? rest : interval; t > 0; --t) {
-      Vector<Real> panel[NR];
+#pragma GCC unroll 3
+      for (int g = 0; g < group_vectors; ++g) {
+        Vector<Real> panel[NR / group_vectors];
 #pragma GCC unroll 6
-      for (int r = 0; r < NR; ++r) panel[r] = load(b + r * lanes<Real>);
+        for (int r = 0; r < NR / group_vectors; ++r)
+          panel[r] = load(b + (r * group_vectors + g) * lanes<Real>);
 #pragma GCC unroll 8
-      for (int m = 0; m < MR; ++m) {
-        const Vector<Real> group = rows.group(m, offset);
+        for (int m = 0; m < MR; ++m) {
+          const Vector<Real> group = rows.group(m, offset + g * lanes<Real>);
 #pragma GCC unroll 6
-        for (int r = 0; r < NR; ++r) acc[m][r] += group * panel[r];
+          for (int r = 0; r < NR / group_vectors; ++r) acc[m][r * group_vectors + g] += group * panel[r];
+        }
       }
       b += width;
       offset += step;
@@ -180,8 +186,38 @@ void finish(const FinishArgs<Real>& args) {
   finish_as<Storage::same, Real>(args);
 }
 
-/// Fills the function table; tile_rows<NR> is what the registers hold.
-template <class Real, int TileRows(int)>
+/// Vector `number` of a group of d reals that is repeated. The group is in two vectors: its beginning and,
+/// where it is longer than a vector, its end.
+template <int d, int number, class Real, int... lane>
+KRONSPARSE_INLINE Vector<Real> repeated(Vector<Real> begin, Vector<Real> end, Lanes<lane...>) {
+  constexpr int all = lanes<Real>;
+  constexpr auto place = [](int at) { return at < all ? at : all + at - (d - all); };
+  return __builtin_shufflevector(begin, end, place((number * all + lane) % d)...);
+}
+
+template <int d, class Real>
+KRONSPARSE_INLINE void repeat_groups(const Real* source, int64_t terms, Real* target, int64_t target_step) {
+  constexpr int all = lanes<Real>;
+  constexpr typename FirstLanes<all>::type every{};
+  for (int64_t t = 0; t < terms; ++t, source += d, target += target_step) {
+    const Vector<Real> begin = load(source), end = load(source + (d > all ? d - all : 0));
+    store(target, repeated<d, 0, Real>(begin, end, every));
+    if constexpr (d % 3 == 0) {
+      store(target + all, repeated<d, 1, Real>(begin, end, every));
+      store(target + 2 * all, repeated<d, 2, Real>(begin, end, every));
+    }
+  }
+}
+
+template <class Real>
+void repeat(const Real* source, int64_t d, int64_t terms, Real* target, int64_t target_step) {
+  if (d == 2) return repeat_groups<2>(source, terms, target, target_step);
+  if (d == 3) return repeat_groups<3>(source, terms, target, target_step);
+  repeat_groups<6>(source, terms, target, target_step);
+}
+
+/// Fills the function table; TileRows(NR) is what the registers hold.
+template <class Real, int TileRows(int), bool repeats = false>
 struct MakeKernelSet {
   template <int NR, int G>
   static constexpr void fill(KernelSet<Real>& set, int group_index) {
@@ -217,6 +253,14 @@ struct MakeKernelSet {
     fill_group<4>(set, 2);
     fill_group<8>(set, 3);
     fill_group<16>(set, 4);
+    if constexpr (repeats) {
+      constexpr int three = 3 * lanes<Real>;
+      set.tile_of_threes[0][0] = tile<Real, full_tile_rows, 3, three>;
+      set.tile_of_threes[0][1] = tile<Real, 1, 3, three>;
+      set.tile_of_threes[1][0] = tile<Real, full_tile_rows, 6, three>;
+      set.tile_of_threes[1][1] = tile<Real, 1, 6, three>;
+      set.repeat = repeat<Real>;
+    }
     set.finish = finish<Real>;
     set.widen = widen<Real>;
     set.widen_runs = widen_runs<Real>;

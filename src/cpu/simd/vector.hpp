@@ -33,6 +33,16 @@ using Vu = Vector<uint32_t>;
 template <class Real>
 inline constexpr int lanes = vector_bytes / static_cast<int>(sizeof(Real));
 
+/// The numbers 0 to n - 1, for the compiler.
+template <int... lane>
+struct Lanes {};
+template <int n, int... lane>
+struct FirstLanes : FirstLanes<n - 1, n - 1, lane...> {};
+template <int... lane>
+struct FirstLanes<0, lane...> {
+  using type = Lanes<lane...>;
+};
+
 /// Reinterprets, copies: every access goes through memcpy, so any address will do.
 template <class To, class From>
 KRONSPARSE_INLINE To bits_as(const From& from) {

@@ -56,10 +56,24 @@ struct Segments {
 /// One entry for each width, the widest first.
 [[nodiscard]] std::vector<Segments> segments_of(std::int64_t d_reals, int lanes);
 
+/// The reals of a group of all j that is copied over and over until it fills one vector or three: for d = 2,
+/// 3 and 6, on instruction sets that prefer it. 0 where segments are faster: the copy must be worth its
+/// while. What it spares are products' places for pairs (d = 2), or stores of Y by pieces (d = 3, 6); a group
+/// of three vectors takes three times as much of x from L2.
+template <class Real>
+[[nodiscard]] int repeated_group(const Shape& shape, const KernelSet<Real>& kernels) {
+  if (kernels.repeat == nullptr || shape.unit != 1 || shape.layout != Layout::batch_first) return 0;
+  const bool is_worth_it = shape.d == 2   ? shape.outs >= 32
+                           : shape.d == 3 ? shape.depth / 3 <= shape.outs
+                                          : shape.d == 6 && shape.depth <= 192;
+  if (!is_worth_it || shape.batch < full_tile_rows) return 0;
+  return (shape.d % 3 == 0 ? 3 : 1) * kernels.lanes;
+}
+
 /// Some vectors of one segment's lanes (k, j), lane = k·width + (j - first).
 struct Panel {
   Segment segment;
-  int vectors;
+  int vectors;  ///< or repeated groups
   int lanes_valid;
   std::int64_t first_lane;
   std::int64_t offset;  ///< of its packed data, in reals per unit of depth
