@@ -101,7 +101,7 @@ inline double decode(kronsparse::BFloat16 value) {
 }
 inline double decode(kronsparse::Half value) {
   const int exponent = (value.bits >> 10) & 31;
-  const double fraction = static_cast<double>(value.bits & 1023);
+  const auto fraction = static_cast<double>(value.bits & 1023);
   double magnitude = 0;
   if (exponent == 31) {
     magnitude =

@@ -53,7 +53,7 @@ inline constexpr bool prefers_one_pointer = false;  // 3 to 5 % slower on a Neov
 /// The rows of a tile: MR pointers, or one where they lie side by side (`adjacent`).
 template <class Real, int MR, int G, bool adjacent>
 struct TileRows {
-  const Real* row[adjacent ? 1 : MR];
+  const Real* row[MR];  ///< the first alone where they are adjacent
 
   // Missing rows repeat the last one: no branch in the loop, nothing read out of bounds.
   KRONSPARSE_INLINE explicit TileRows(const TileArgs<Real>& args) {
