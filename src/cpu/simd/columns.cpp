@@ -296,7 +296,9 @@ void ColumnsExecutor<Real>::run_panel(const Operands& operands, const Part& part
     args.storage = direct && !real_storage ? shape_.storage : Storage::same;
     args.out_row_stride = direct ? row_stride : width;
     args.stream =
-        direct && stream_ && real_storage && on_cache_line(args.out) && whole_cache_lines<Real>(row_stride);
+        direct && stream_ && on_cache_line(args.out) &&
+        (real_storage ? whole_cache_lines<Real>(row_stride)
+                      : halves_in_cache_lines(kernels_.lanes, vectors, row_stride, args.out_vector_stride));
     tile_for(kernels_, 1, vectors, args.rows)(args);
     if (last && !direct) {
       FinishArgs<Real> finish{};

@@ -6,17 +6,32 @@
 
 namespace kronsparse::simd::KRONSPARSE_ISA {
 
+template <Storage storage>
+KRONSPARSE_INLINE HalfVector narrow(Vf v) {
+  if constexpr (storage == Storage::f16) return narrow_f16(v);
+  if constexpr (storage == Storage::bf16) return narrow_bf16(v);
+}
+
+/// Two vectors of halves in one.
+KRONSPARSE_INLINE Vector<uint16_t> joined(HalfVector lower, HalfVector upper) {
+#if defined(__AVX512F__) && KRONSPARSE_VECTOR_BYTES == 64
+  // Through memory, a load would wait for both stores.
+  const __m512i lower_half = _mm512_castsi256_si512(bits_as<__m256i>(lower));
+  return bits_as<Vector<uint16_t>>(_mm512_inserti64x4(lower_half, bits_as<__m256i>(upper), 1));
+#else
+  const HalfVector both[2] = {lower, upper};
+  return bits_as<Vector<uint16_t>>(both);
+#endif
+}
+
 /// One vector rounded to its storage and written to `target`.
 template <Storage storage, class Real>
 KRONSPARSE_INLINE void store_as(void* target, Vector<Real> v) {
-  if constexpr (storage == Storage::f16) {
-    const HalfVector half = narrow_f16(v);
-    __builtin_memcpy(target, &half, sizeof half);
-  } else if constexpr (storage == Storage::bf16) {
-    const HalfVector half = narrow_bf16(v);
-    __builtin_memcpy(target, &half, sizeof half);
-  } else {
+  if constexpr (storage == Storage::same) {
     __builtin_memcpy(target, &v, sizeof v);
+  } else {
+    const HalfVector half = narrow<storage>(v);
+    __builtin_memcpy(target, &half, sizeof half);
   }
 }
 

@@ -49,6 +49,13 @@ template <class Real>
   return static_cast<std::uint64_t>(reals) * sizeof(Real) % cache_line == 0;
 }
 
+/// The same of a tile of 16-bit elements, two of whose vectors are one of reals.
+[[nodiscard]] inline bool halves_in_cache_lines(int lanes, int vectors, std::int64_t row_stride,
+                                                std::int64_t vector_stride) {
+  return static_cast<std::size_t>(lanes) * sizeof(float) == cache_line && vectors % 2 == 0 &&
+         vector_stride == lanes && static_cast<std::uint64_t>(row_stride) * 2 % cache_line == 0;
+}
+
 /// Splits `total` into the fewest blocks of at most `most`, as equal as can be
 /// in multiples of `multiple`; returns the block size.
 [[nodiscard]] inline std::int64_t even_block(std::int64_t total, std::int64_t most, std::int64_t multiple) {

@@ -76,7 +76,9 @@ struct TileArgs {
   std::int64_t out_vector_stride;
   Storage storage;
   Prefetch* next_x;  ///< what the next task reads; null when nothing is left to fetch
-  bool stream;       ///< write around the caches; out and its row stride are multiples of a cache line
+  /// Write around the caches: out and its row stride are multiples of a cache line, and so is what is written
+  /// at a time, a vector of reals or two neighbours of halves.
+  bool stream;
 };
 
 /// The way of a finished tile from a buffer into Y: activation, rounding,

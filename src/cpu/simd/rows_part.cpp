@@ -306,8 +306,10 @@ void RowsPart<Real>::run_panel(const Operands& operands, const Task& task, const
   args.storage = direct && !real_storage ? shape_.storage : Storage::same;
   const auto element = static_cast<std::int64_t>(real_storage ? sizeof(Real) : 2);
   auto* y = static_cast<std::byte*>(operands.y) + origin * element;
-  args.stream = direct && stream_ && real_storage && on_cache_line(y) &&
-                whole_cache_lines<Real>(row_stride) && whole_cache_lines<Real>(args.out_vector_stride);
+  args.stream =
+      direct && stream_ && on_cache_line(y) &&
+      (real_storage ? whole_cache_lines<Real>(row_stride) && whole_cache_lines<Real>(args.out_vector_stride)
+                    : halves_in_cache_lines(lanes, panel.vectors, row_stride, args.out_vector_stride));
   const Real* a = source.data + (depth.first - source_first) * source.step;
   for (std::int64_t m = 0, tile_index = 0; m < task.rows; m += height, ++tile_index) {
     args.rows = static_cast<int>(std::min<std::int64_t>(height, task.rows - m));

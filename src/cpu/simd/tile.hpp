@@ -33,6 +33,21 @@ KRONSPARSE_INLINE void store_tile(const TileArgs<Real>& args, const Vector<Real>
       }
       return;
     }
+  } else if constexpr (NR % 2 == 0) {
+    // Two vectors of halves are one.
+    if (args.stream) {
+#pragma GCC unroll 8
+      for (int m = 0; m < MR; ++m) {
+        if (m == rows) break;
+#pragma GCC unroll 3
+        for (int r = 0; r < NR; r += 2) {
+          const auto both = joined(narrow<storage>(acc[m][r]), narrow<storage>(acc[m][r + 1]));
+          stream(reinterpret_cast<Real*>(out + r * vector_stride), bits_as<Vector<Real>>(both));
+        }
+        out += row_stride;
+      }
+      return;
+    }
   }
 #pragma GCC unroll 8
   for (int m = 0; m < MR; ++m) {
@@ -52,11 +67,11 @@ inline constexpr bool prefers_one_pointer = false;  // 3 to 5 % slower on a Neov
 
 /// The rows of a tile: MR pointers, or one where they lie side by side (`adjacent`).
 template <class Real, int MR, int G, bool adjacent>
-struct TileRows {
+struct RowSource {
   const Real* row[MR];  ///< the first alone where they are adjacent
 
   // Missing rows repeat the last one: no branch in the loop, nothing read out of bounds.
-  KRONSPARSE_INLINE explicit TileRows(const TileArgs<Real>& args) {
+  KRONSPARSE_INLINE explicit RowSource(const TileArgs<Real>& args) {
     if constexpr (adjacent) {
       row[0] = args.a;
     } else {
@@ -74,7 +89,7 @@ KRONSPARSE_INLINE void accumulate(const TileArgs<Real>& args, Vector<Real> (&acc
   constexpr int width = NR * lanes<Real>;
   constexpr int group_vectors = G > lanes<Real> ? G / lanes<Real> : 1;
   static_assert(NR % group_vectors == 0);
-  const TileRows<Real, MR, G, adjacent> rows(args);
+  const RowSource<Real, MR, G, adjacent> rows(args);
   const Real* b = args.b;
   const int64_t step = args.a_step;
   int64_t offset = 0;

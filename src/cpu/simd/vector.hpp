@@ -66,9 +66,9 @@ KRONSPARSE_INLINE void store(Real* target, Vector<Real> v) {
 /// where the instruction set has none.
 template <class Real>
 KRONSPARSE_INLINE void stream(Real* target, Vector<Real> v) {
-#if defined(__x86_64__) && KRONSPARSE_VECTOR_BYTES == 64
+#if defined(__AVX512F__) && KRONSPARSE_VECTOR_BYTES == 64
   _mm512_stream_si512(reinterpret_cast<__m512i*>(target), bits_as<__m512i>(v));
-#elif defined(__x86_64__) && KRONSPARSE_VECTOR_BYTES == 32
+#elif defined(__AVX2__) && KRONSPARSE_VECTOR_BYTES == 32
   _mm256_stream_si256(reinterpret_cast<__m256i*>(target), bits_as<__m256i>(v));
 #else
   store(target, v);
@@ -97,7 +97,7 @@ KRONSPARSE_INLINE Vector<Real> load_group(const Real* source) {
   if constexpr (bytes == 4) __builtin_memcpy(&one, source, sizeof one);
   if constexpr (bytes == 8) __builtin_memcpy(&two, source, sizeof two);
 #endif
-#if defined(__x86_64__) && KRONSPARSE_VECTOR_BYTES == 64
+#if defined(__AVX512F__) && KRONSPARSE_VECTOR_BYTES == 64
   if constexpr (bytes == 4) return bits_as<Vector<Real>>(_mm512_set1_ps(one));
   if constexpr (bytes == 8) return bits_as<Vector<Real>>(_mm512_set1_pd(two));
   if constexpr (bytes == 16)
@@ -106,15 +106,15 @@ KRONSPARSE_INLINE Vector<Real> load_group(const Real* source) {
   if constexpr (bytes == 32)
     return bits_as<Vector<Real>>(
         _mm512_broadcast_f64x4(_mm256_loadu_pd(reinterpret_cast<const double*>(source))));
-#elif defined(__x86_64__) && KRONSPARSE_VECTOR_BYTES == 32
+#elif defined(__AVX2__) && KRONSPARSE_VECTOR_BYTES == 32
   if constexpr (bytes == 4) return bits_as<Vector<Real>>(_mm256_set1_ps(one));
   if constexpr (bytes == 8) return bits_as<Vector<Real>>(_mm256_set1_pd(two));
   if constexpr (bytes == 16)
     return bits_as<Vector<Real>>(_mm256_broadcast_ps(reinterpret_cast<const __m128*>(source)));
-#elif defined(__x86_64__)
+#elif defined(__x86_64__) && KRONSPARSE_VECTOR_BYTES == 16
   if constexpr (bytes == 4) return bits_as<Vector<Real>>(_mm_set1_ps(one));
   if constexpr (bytes == 8) return bits_as<Vector<Real>>(_mm_set1_pd(two));
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) && KRONSPARSE_VECTOR_BYTES == 16
   if constexpr (bytes == 4) return bits_as<Vector<Real>>(vdupq_n_f32(one));
   if constexpr (bytes == 8) return bits_as<Vector<Real>>(vdupq_n_f64(two));
 #else
@@ -130,6 +130,10 @@ KRONSPARSE_INLINE Vector<Real> load_group(const Real* source) {
 using HalfVector = uint16_t __attribute__((vector_size(KRONSPARSE_VECTOR_BYTES / 2)));
 
 KRONSPARSE_INLINE Vu load_half(const uint16_t* source) {
+#if defined(__aarch64__) && KRONSPARSE_VECTOR_BYTES == 16
+  // One instruction, of which gcc 12 makes ten.
+  return bits_as<Vu>(vmovl_u16(vld1_u16(source)));
+#endif
   HalfVector half;
   __builtin_memcpy(&half, source, sizeof half);
   return __builtin_convertvector(half, Vu);
@@ -137,14 +141,14 @@ KRONSPARSE_INLINE Vu load_half(const uint16_t* source) {
 
 KRONSPARSE_INLINE Vf widen_bf16(const uint16_t* source) { return bits_as<Vf>(load_half(source) << 16); }
 
+/// To nearest, ties to even. A nan that came from bf16 or from an instruction has zeros in its lower half,
+/// where rounding adds at most half a unit: it stays a nan, as inf stays inf.
 KRONSPARSE_INLINE HalfVector narrow_bf16(Vf v) {
   const Vu bits = bits_as<Vu>(v);
-  const Vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;  // to nearest, ties to even
-  const Vu quiet_nan = (bits >> 16) | 0x40u;
-  return __builtin_convertvector(is_number(v) ? rounded : quiet_nan, HalfVector);
+  return __builtin_convertvector((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16, HalfVector);
 }
 
-#if defined(__x86_64__) && KRONSPARSE_VECTOR_BYTES == 64
+#if defined(__AVX512F__) && KRONSPARSE_VECTOR_BYTES == 64
 KRONSPARSE_INLINE Vf widen_f16(const uint16_t* source) {
   return bits_as<Vf>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(source))));
 }
@@ -152,14 +156,14 @@ KRONSPARSE_INLINE HalfVector narrow_f16(Vf v) {
   return bits_as<HalfVector>(
       _mm512_cvtps_ph(bits_as<__m512>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
-#elif defined(__x86_64__) && KRONSPARSE_VECTOR_BYTES == 32
+#elif defined(__AVX2__) && KRONSPARSE_VECTOR_BYTES == 32
 KRONSPARSE_INLINE Vf widen_f16(const uint16_t* source) {
   return bits_as<Vf>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(source))));
 }
 KRONSPARSE_INLINE HalfVector narrow_f16(Vf v) {
   return bits_as<HalfVector>(_mm256_cvtps_ph(bits_as<__m256>(v), _MM_FROUND_TO_NEAREST_INT));
 }
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) && KRONSPARSE_VECTOR_BYTES == 16
 KRONSPARSE_INLINE Vf widen_f16(const uint16_t* source) {
   return bits_as<Vf>(vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(source))));
 }
