@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/implementation.hpp"
+#include "cpu/amx/amx.hpp"
 #include "cpu/cpu_info.hpp"
 #include "cpu/memory.hpp"
 #include "cpu/reference.hpp"
@@ -16,8 +17,9 @@ std::vector<DeviceInfo> cpu_devices() {
 }
 
 std::vector<Implementation> cpu_implementations() {
-  const std::span<const Implementation> simd = simd_implementations();
-  std::vector<Implementation> all(simd.begin(), simd.end());
+  std::vector<Implementation> all;
+  for (const std::span<const Implementation> family : {amx_implementations(), simd_implementations()})
+    all.insert(all.end(), family.begin(), family.end());
   all.push_back(reference_implementation());
   return all;
 }

@@ -23,8 +23,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   list(APPEND KRONSPARSE_SIMD_SOURCES cpu/simd/isa_avx2.cpp cpu/simd/isa_avx512.cpp)
   set_source_files_properties(
     cpu/simd/isa_avx2.cpp PROPERTIES COMPILE_OPTIONS "${KRONSPARSE_ISA_FLAGS};-mavx2;-mfma;-mf16c")
+  set(KRONSPARSE_AVX512_FLAGS -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma -mf16c -mprefer-vector-width=512)
   set_source_files_properties(
-    cpu/simd/isa_avx512.cpp
-    PROPERTIES COMPILE_OPTIONS
-               "${KRONSPARSE_ISA_FLAGS};-mavx512f;-mavx512dq;-mavx512bw;-mavx512vl;-mfma;-mf16c;-mprefer-vector-width=512")
+    cpu/simd/isa_avx512.cpp PROPERTIES COMPILE_OPTIONS "${KRONSPARSE_ISA_FLAGS};${KRONSPARSE_AVX512_FLAGS}")
 endif()

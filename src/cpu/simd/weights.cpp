@@ -1,10 +1,10 @@
 #include "cpu/simd/weights.hpp"
 
 #include <algorithm>
-#include <complex>
 #include <new>
 
 #include "core/checked.hpp"
+#include "cpu/simd/values.hpp"
 #include "cpu/threads.hpp"
 
 namespace kronsparse::simd {
@@ -77,51 +77,11 @@ Panels::Panels(const std::vector<Segments>& segments, std::int64_t outs, int lan
 
 namespace {
 
-/// Calls body(read), where read(i, k, l, j) is the entry of the matrix applied.
-template <class Real, class Body>
-void with_values(const Problem& problem, const void* values, const Body& body) {
-  const Pattern p = problem.pattern;
-  const bool transposed =
-      problem.operation == Operation::transposed || problem.operation == Operation::adjoint;
-  const std::int64_t k_stride = (transposed ? 1 : p.c) * p.d;
-  const std::int64_t l_stride = (transposed ? p.c : 1) * p.d;
-  const auto reader = [&](const auto* typed, auto convert) {
-    body([=](std::int64_t i, std::int64_t k, std::int64_t l, std::int64_t j) {
-      return convert(typed[i * p.b * p.c * p.d + k * k_stride + l * l_stride + j]);
-    });
-  };
-  const auto as_real = [](auto value) { return static_cast<Real>(value); };
-  const auto as_float = [](auto value) { return static_cast<Real>(static_cast<float>(value)); };
-  const Real sign = problem.operation == Operation::adjoint ? Real(-1) : Real(1);
-  const auto as_complex = [=](auto value) {
-    return std::complex<Real>(static_cast<Real>(value.real()), sign * static_cast<Real>(value.imag()));
-  };
-  switch (problem.dtype) {
-    case DType::f32:
-      return reader(static_cast<const float*>(values), as_real);
-    case DType::f64:
-      return reader(static_cast<const double*>(values), as_real);
-    case DType::f16:
-      return reader(static_cast<const Half*>(values), as_float);
-    case DType::bf16:
-      return reader(static_cast<const BFloat16*>(values), as_float);
-    case DType::complex64:
-      return reader(static_cast<const std::complex<float>*>(values), as_complex);
-    case DType::complex128:
-      return reader(static_cast<const std::complex<double>*>(values), as_complex);
-  }
-}
-
 /// w' of the row embedding: (re, im) for q = 0 and (-im, re) for q = 1, by p.
 template <class Real>
 Real embedded(std::complex<Real> w, int q, std::int64_t p) {
   if (q == 0) return p == 0 ? w.real() : w.imag();
   return p == 0 ? -w.imag() : w.real();
-}
-
-int threads_to_pack(std::int64_t reals) {
-  constexpr double seconds_per_real = 2e-9;
-  return threads_for(static_cast<double>(reals) * seconds_per_real);
 }
 
 }  // namespace

@@ -1,0 +1,83 @@
+// Table entries of the amx family: what it takes, and at what predicted cost.
+
+#include "cpu/amx/amx.hpp"
+
+#include <cmath>
+#include <vector>
+
+#include "core/message.hpp"
+#include "cpu/amx/drivers.hpp"
+#include "cpu/cpu_info.hpp"
+#include "cpu/simd/weights.hpp"
+#include "cpu/threads.hpp"
+
+namespace kronsparse {
+namespace amx {
+namespace {
+
+std::string refuse(const KernelSet& kernels, const Problem& problem) {
+  if (!kernels.usable()) return kernels.missing;
+  if (problem.dtype != DType::bf16) return message("tiles multiply bf16, not {}", name(problem.dtype));
+  if (problem.operation == Operation::gradient) return "tiles are not for gradients";
+  const bool batch_first = problem.layout == Layout::batch_first;
+  if (batch_first && j_block(problem.pattern.d) == 0)
+    return message("in batch_first d must be 1, 2, 4, 8 or a multiple of 16, not {}", problem.pattern.d);
+  // Two blocks of two strips, for every j that is taken together, and room for weights.
+  const std::int64_t depth = simd::shape_of(problem).depth;
+  const std::int64_t most = static_cast<std::int64_t>(cpu_info().l2_bytes) * 3 / 4 /
+                            (128 * (batch_first ? j_block(problem.pattern.d) : 1));
+  if (depth > most)
+    return message("sums of {} terms are too long for X to stay in L2, {} are not", depth, most);
+  return "";
+}
+
+double seconds_alone(const Problem& problem) {
+  constexpr double seconds_per_run = 1e-6;
+  constexpr double seconds_per_product = 2.5e-8;  // of two tiles, beside a busy sibling; 1e-8 without
+  constexpr double seconds_per_real = 7e-10;      // of X or Y
+  const simd::Shape shape = simd::shape_of(problem);
+  const auto parts = [](std::int64_t total, int part) {
+    return std::ceil(static_cast<double>(total) / part);
+  };
+  const double products =
+      parts(shape.batch, tile_rows) * parts(shape.outs, tile_rows) * parts(shape.depth, tile_terms);
+  const double reals =
+      parts(shape.batch, tile_rows) * tile_rows *
+      (parts(shape.outs, tile_rows) * tile_rows + parts(shape.depth, tile_terms) * tile_terms);
+  return seconds_per_run + static_cast<double>(shape.a) * static_cast<double>(shape.d) *
+                               (products * seconds_per_product + reals * seconds_per_real);
+}
+
+template <const KernelSet& kernels>
+struct Entry {
+  static std::string refuse(const Problem& problem, Device) { return amx::refuse(kernels, problem); }
+  static double predict(const Problem& problem, Device) { return seconds_on_threads(seconds_alone(problem)); }
+  static std::unique_ptr<Executor> make(const Problem& problem, Device) {
+    const Job job{problem, kernels, seconds_alone(problem)};
+    return problem.layout == Layout::batch_first ? make_rows(job) : make_columns(job);
+  }
+};
+
+/// Days: nobody would choose it.
+[[maybe_unused]] double predict_never(const Problem& /*problem*/, Device /*device*/) { return 1e6; }
+
+const std::vector<Implementation>& table() {
+  static const std::vector<Implementation> all = {
+#if defined(__x86_64__)
+    {"amx", Backend::cpu, "tiles of bf16 in registers of 1 KiB, X packed once", Entry<tiles_of_cpu>::refuse,
+     Entry<tiles_of_cpu>::predict, Entry<tiles_of_cpu>::make},
+#endif
+#if defined(KRONSPARSE_WITH_EMULATED_TILES)
+    {"amx-emulated", Backend::cpu, "what amx does, on any CPU: for tests", Entry<emulated_tiles>::refuse,
+     predict_never, Entry<emulated_tiles>::make},
+#endif
+  };
+  return all;
+}
+
+}  // namespace
+}  // namespace amx
+
+std::span<const Implementation> amx_implementations() { return amx::table(); }
+
+}  // namespace kronsparse

@@ -1,0 +1,171 @@
+// Samples as columns of tiles. For one (i, j), rows l·d + j of X are terms: they are packed a block of
+// samples at a time, those of the next block between the products of this one, after they were prefetched.
+
+#include <algorithm>
+
+#include "cpu/amx/drivers.hpp"
+#include "cpu/amx/weights.hpp"
+#include "cpu/cpu_info.hpp"
+#include "cpu/simd/drivers.hpp"
+#include "cpu/threads.hpp"
+
+namespace kronsparse::amx {
+namespace {
+
+class ColumnsExecutor final : public Executor {
+ public:
+  explicit ColumnsExecutor(const Job& job)
+      : job_(job), shape_(simd::shape_of(job.problem)), weights_(shape_) {
+    const auto l2 = static_cast<std::int64_t>(cpu_info().l2_bytes);
+    const std::int64_t threads = threads_for(job.seconds_alone);
+    constexpr std::int64_t pair = std::int64_t{2} * tile_rows;
+    std::int64_t columns = std::min<std::int64_t>(l2 / 4 / weights_.strip_bytes() * tile_rows, 2048);
+    if (threads > 1) columns = std::min(columns, shape_.batch * shape_.a * shape_.d / (4 * threads));
+    column_block_ = simd::even_block(shape_.batch, std::max(columns, pair), pair);
+    simd::reserve_scratch(scratch_bytes(), static_cast<int>(threads));
+  }
+
+  void set_values(const void* values, Stream /*stream*/) override { weights_.pack(job_.problem, values); }
+  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }
+
+  void run(const Operands& operands) const override {
+    const std::int64_t blocks = (shape_.batch + column_block_ - 1) / column_block_;
+    // Neighbouring tasks share (i, j), whose weights then stay in cache.
+    const std::int64_t tasks = shape_.a * shape_.d * blocks;
+    const auto run_range = [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
+      const TileRegisters registers(job_.kernels);
+      auto* sums = reinterpret_cast<float*>(scratch + 2 * block_bytes());
+      Block block = block_at(first, blocks, operands.x, scratch);
+      for (std::int64_t task = first; task < last; ++task) {
+        Block next;
+        if (task + 1 < last) {
+          next = block_at(task + 1, blocks, operands.x, scratch + (task + 1 - first) % 2 * block_bytes());
+          prefetch(next);
+        }
+        pack_until(block, pairs());
+        run_block(operands, block, next, sums);
+        block = next;
+      }
+    };
+    simd::parallel_ranges(tasks, threads_for(job_.seconds_alone), scratch_bytes(), run_range);
+  }
+
+ private:
+  /// What one task computes, some columns of product (i, j), and its X on the way into strips.
+  struct Block {
+    std::int64_t product = 0;  ///< i·d + j
+    std::int64_t first_column = 0;
+    PackColumnsArgs pack = {};  ///< of the pairs that come next
+    Prefetch prefetch = {};
+  };
+
+  [[nodiscard]] std::int64_t pairs() const { return weights_.tiles() * tile_terms / 2; }
+  [[nodiscard]] std::int64_t block_bytes() const {
+    return (column_block_ + tile_rows - 1) / tile_rows * weights_.strip_bytes();
+  }
+  [[nodiscard]] std::size_t scratch_bytes() const {
+    return static_cast<std::size_t>(2 * block_bytes()) + 4 * tile_sums * sizeof(float);
+  }
+
+  [[nodiscard]] Block block_at(std::int64_t task, std::int64_t blocks, const void* x,
+                               std::byte* strips) const {
+    Block block;
+    block.product = task / blocks;
+    block.first_column = task % blocks * column_block_;
+    const std::int64_t row = block.product / shape_.d * shape_.depth * shape_.d + block.product % shape_.d;
+    block.pack.x = static_cast<const std::uint16_t*>(x) + row * shape_.x_stride + block.first_column;
+    block.pack.term_stride = shape_.d * shape_.x_stride;
+    block.pack.terms = shape_.depth;
+    block.pack.columns = std::min(column_block_, shape_.batch - block.first_column);
+    block.pack.strips = strips;
+    return block;
+  }
+  void prefetch(Block& block) const {
+    block.prefetch.row = reinterpret_cast<const char*>(block.pack.x);
+    block.prefetch.rows = shape_.depth;
+    block.prefetch.row_bytes = block.pack.columns * 2;
+    block.prefetch.row_stride = block.pack.term_stride * 2;
+    spread_over(block.prefetch, products(column_block_) * weights_.tiles());
+  }
+  [[nodiscard]] std::int64_t products(std::int64_t columns) const {
+    return (weights_.strips() + 1) / 2 * ((columns + 2 * tile_rows - 1) / (2 * tile_rows));
+  }
+  void pack_until(Block& block, std::int64_t pair) const {
+    if (pair <= block.pack.first_pair) return;
+    block.pack.last_pair = pair;
+    job_.kernels.pack_columns(block.pack);
+    block.pack.first_pair = pair;
+  }
+
+  void run_block(const Operands& operands, const Block& block, Block& next, float* sums) const;
+  void finish(const Operands& operands, const Block& block, std::int64_t k, std::int64_t n,
+              const float* sums) const;
+
+  Job job_;
+  simd::Shape shape_;
+  Weights weights_;
+  std::int64_t column_block_ = 0;
+};
+
+constexpr std::int64_t sums_stride = std::int64_t{2} * tile_rows;
+
+void ColumnsExecutor::run_block(const Operands& operands, const Block& block, Block& next,
+                                float* sums) const {
+  const std::int64_t strips = (block.pack.columns + tile_rows - 1) / tile_rows;
+  const std::int64_t all = products(block.pack.columns);
+  std::int64_t done = 0;
+  ProductArgs args{};
+  args.tiles = weights_.tiles();
+  args.c = sums;
+  args.c_stride = sums_stride;
+  args.c_a_step = std::int64_t{2} * tile_sums;
+  args.c_b_step = tile_rows;
+  // All samples of two strips of outputs before the next: Y is written in few, long runs.
+  for (std::int64_t k = 0; k < weights_.strips(); k += 2) {
+    const std::int64_t a_strips = std::min<std::int64_t>(2, weights_.strips() - k);
+    for (std::int64_t r = 0; r < a_strips; ++r) args.a[r] = weights_.strip(block.product, k + r);
+    for (std::int64_t n = 0; n < strips; n += 2) {
+      const std::int64_t b_strips = std::min<std::int64_t>(2, strips - n);
+      for (std::int64_t s = 0; s < b_strips; ++s)
+        args.b[s] = block.pack.strips + (n + s) * weights_.strip_bytes();
+      args.next_x = next.prefetch.rows > 0 ? &next.prefetch : nullptr;
+      job_.kernels.product[a_strips - 1][b_strips - 1](args);
+      for (std::int64_t r = 0; r < a_strips; ++r) {
+        for (std::int64_t s = 0; s < b_strips; ++s)
+          finish(operands, block, k + r, n + s, sums + r * args.c_a_step + s * args.c_b_step);
+      }
+      // Rows that were asked for a product ago or earlier.
+      if (next.pack.columns > 0) pack_until(next, pairs() * done / all);
+      ++done;
+    }
+  }
+}
+
+void ColumnsExecutor::finish(const Operands& operands, const Block& block, std::int64_t k, std::int64_t n,
+                             const float* sums) const {
+  const std::int64_t first_out = k * tile_rows;
+  const std::int64_t row =
+      (block.product / shape_.d * shape_.outs + first_out) * shape_.d + block.product % shape_.d;
+  FinishArgs args{};
+  args.c = sums;
+  args.c_stride = sums_stride;
+  args.rows = static_cast<int>(std::min<std::int64_t>(tile_rows, shape_.outs - first_out));
+  args.reals = static_cast<int>(std::min<std::int64_t>(tile_rows, block.pack.columns - n * tile_rows));
+  float bias[tile_rows];
+  if (job_.problem.bias) {
+    const auto* all = static_cast<const BFloat16*>(operands.bias) + row;
+    for (int m = 0; m < args.rows; ++m) bias[m] = static_cast<float>(all[m * shape_.d]);
+    args.row_bias = bias;
+  }
+  args.activation = shape_.activation;
+  args.y =
+      static_cast<std::uint16_t*>(operands.y) + row * shape_.y_stride + block.first_column + n * tile_rows;
+  args.y_stride = shape_.d * shape_.y_stride;
+  job_.kernels.finish[0](args);
+}
+
+}  // namespace
+
+std::unique_ptr<Executor> make_columns(const Job& job) { return std::make_unique<ColumnsExecutor>(job); }
+
+}  // namespace kronsparse::amx

@@ -1,0 +1,49 @@
+// The two drivers: how blocks of X are brought to the tiles.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/implementation.hpp"
+#include "cpu/amx/kernel_set.hpp"
+
+namespace kronsparse::amx {
+
+/// What both are made for. `seconds_alone`: predicted for one thread.
+struct Job {
+  Problem problem;
+  const KernelSet& kernels;
+  double seconds_alone;
+};
+
+/// Outputs k are rows of tiles, samples are columns: batch_last.
+[[nodiscard]] std::unique_ptr<Executor> make_columns(const Job& job);
+
+/// Samples are rows of tiles, outputs k are columns: batch_first.
+[[nodiscard]] std::unique_ptr<Executor> make_rows(const Job& job);
+
+/// Neighbouring j that batch_first takes together: all of d, or 16; 0 where it cannot.
+[[nodiscard]] constexpr int j_block(std::int64_t d) {
+  if (d % 16 == 0) return 16;
+  return d == 1 || d == 2 || d == 4 || d == 8 ? static_cast<int>(d) : 0;
+}
+
+/// Tile registers are this thread's own while one of these lives.
+class TileRegisters {
+ public:
+  explicit TileRegisters(const KernelSet& kernels) : kernels_(kernels) { kernels_.begin(); }
+  TileRegisters(const TileRegisters&) = delete;
+  TileRegisters& operator=(const TileRegisters&) = delete;
+  ~TileRegisters() { kernels_.end(); }
+
+ private:
+  const KernelSet& kernels_;
+};
+
+/// Asks for all lines of X little by little, in so many calls of advance().
+inline void spread_over(Prefetch& prefetch, std::int64_t calls) {
+  const std::int64_t lines = prefetch.rows * ((prefetch.row_bytes + prefetch.step - 1) / prefetch.step);
+  prefetch.lines_per_call = (lines + calls - 1) / calls;
+}
+
+}  // namespace kronsparse::amx

@@ -1,0 +1,98 @@
+// What tile registers provide to the drivers, and the format of operands they share.
+//
+// One instruction multiplies a tile of 16 rows by one of 16 columns over 32 terms of bf16, and adds up in
+// f32. Operands are *strips*: 16 rows or columns and all terms, one tile of 1 KiB for every 32 of them. A
+// tile of columns holds terms in pairs: line t of it has two terms of every column, side by side. Which two
+// does not matter, as long as rows have the same ones there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/simd/kernel_set.hpp"
+
+namespace kronsparse::amx {
+
+using simd::Act;
+using simd::Prefetch;
+
+inline constexpr int tile_rows = 16;   ///< rows, or columns, of a strip
+inline constexpr int tile_terms = 32;  ///< terms of a tile
+inline constexpr int tile_bytes = 1024;
+inline constexpr int tile_sums = tile_rows * tile_rows;
+
+/// One or two strips of rows times one or two of columns.
+struct ProductArgs {
+  const std::byte* a[2];
+  const std::byte* b[2];
+  std::int64_t tiles;     ///< of a strip
+  float* c;               ///< the sums of the first strips
+  std::int64_t c_stride;  ///< floats from one row to the next
+  std::int64_t c_a_step;  ///< floats to the sums of the second strip of rows
+  std::int64_t c_b_step;  ///< floats to the sums of the second strip of columns
+  Prefetch* next_x;       ///< advanced once a tile; may be null
+};
+
+/// Rows of X (batch_last), each a term, to strips of columns. Neighbouring terms are pairs.
+struct PackColumnsArgs {
+  const std::uint16_t* x;    ///< first term, first column
+  std::int64_t term_stride;  ///< elements from one term to the next
+  std::int64_t terms;        ///< all there are; tiles are filled up with zeros
+  std::int64_t columns;      ///< likewise
+  std::int64_t first_pair;   ///< of terms
+  std::int64_t last_pair;
+  std::byte* strips;
+};
+
+/// Samples of X (batch_first) to strips of rows, one for each of J neighbouring j. Terms 16 apart are pairs.
+struct PackRowsArgs {
+  const std::uint16_t* x;      ///< first sample of the strip, first term, first j
+  std::int64_t sample_stride;  ///< elements from one sample to the next
+  std::int64_t term_stride;    ///< elements from one term to the next: J, or more where J is 16
+  std::int64_t terms;          ///< all there are; tiles are filled up with zeros
+  int samples;                 ///< likewise
+  int first_row;
+  int last_row;
+  std::byte* strips;
+  std::int64_t strip_step;  ///< bytes from one j to the next
+};
+
+/// Sums of J strips, one for each of J neighbouring j, on their way to Y: interleaved, bias, activation,
+/// rounding. Vector q of a row goes to y + q·vector_step.
+struct FinishArgs {
+  const float* c;
+  std::int64_t c_stride;     ///< floats from one row to the next
+  std::int64_t c_tile_step;  ///< floats from one j to the next
+  int rows;
+  int reals;                         ///< valid of a row, at most 16·J
+  const float* row_bias;             ///< one for each row; may be null
+  const std::uint16_t* vector_bias;  ///< laid out as a row of Y; may be null
+  Act activation;
+  std::uint16_t* y;
+  std::int64_t y_stride;     ///< elements from one row to the next
+  std::int64_t vector_step;  ///< elements
+};
+
+inline constexpr int group_kinds = 5;  ///< J = 1, 2, 4, 8, 16
+
+/// Tile registers of one kind: those of the CPU, or arrays that behave as they do.
+struct KernelSet {
+  const char* missing;  ///< what a CPU without it is told
+  bool (*usable)();
+  void (*begin)();  ///< what a thread does before its first product,
+  void (*end)();    ///< and after its last
+  /// By the number of strips of rows and of columns, less one.
+  void (*product[2][2])(const ProductArgs&);
+  void (*pack_columns)(const PackColumnsArgs&);
+  void (*pack_rows[group_kinds])(const PackRowsArgs&);  ///< by log2(J)
+  void (*finish[group_kinds])(const FinishArgs&);       ///< by log2(J)
+};
+
+#if defined(__x86_64__)
+extern const KernelSet tiles_of_cpu;
+#endif
+#if defined(KRONSPARSE_WITH_EMULATED_TILES)
+extern const KernelSet emulated_tiles;
+#endif
+
+}  // namespace kronsparse::amx

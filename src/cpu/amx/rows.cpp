@@ -1,0 +1,210 @@
+// Samples as rows of tiles. All j of a small d, or 16 of a large one, are taken together: X is read in long
+// runs and sorted by j on its way into strips, sums are interleaved on their way to Y.
+
+#include <algorithm>
+#include <bit>
+
+#include "cpu/amx/drivers.hpp"
+#include "cpu/amx/weights.hpp"
+#include "cpu/cpu_info.hpp"
+#include "cpu/simd/drivers.hpp"
+#include "cpu/threads.hpp"
+
+namespace kronsparse::amx {
+namespace {
+
+class RowsExecutor final : public Executor {
+ public:
+  explicit RowsExecutor(const Job& job)
+      : job_(job), shape_(simd::shape_of(job.problem)), group_(j_block(shape_.d)), weights_(shape_) {
+    choose_block();
+    simd::reserve_scratch(scratch_bytes(), threads_for(job.seconds_alone));
+  }
+
+  void set_values(const void* values, Stream /*stream*/) override { weights_.pack(job_.problem, values); }
+  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }
+
+  void run(const Operands& operands) const override {
+    const std::int64_t blocks = (shape_.batch + sample_block_ - 1) / sample_block_;
+    const std::int64_t tasks = products() * blocks;
+    const auto run_range = [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
+      const TileRegisters registers(job_.kernels);
+      auto* sums = reinterpret_cast<float*>(scratch + 2 * block_bytes());
+      Block block = block_at(first, blocks, operands.x, scratch);
+      for (std::int64_t task = first; task < last; ++task) {
+        Block next;
+        if (task + 1 < last) {
+          next = block_at(task + 1, blocks, operands.x, scratch + (task + 1 - first) % 2 * block_bytes());
+          prefetch(next);
+        }
+        pack_until(block, block.rows);
+        run_block(operands, block, next, sums);
+        block = next;
+      }
+    };
+    simd::parallel_ranges(tasks, threads_for(job_.seconds_alone), scratch_bytes(), run_range);
+  }
+
+ private:
+  /// What one task computes, some samples of J neighbouring j of block i, and its X on the way into strips,
+  /// [16 samples][j].
+  struct Block {
+    std::int64_t i = 0;
+    std::int64_t first_j = 0;
+    std::int64_t first_sample = 0;
+    std::int64_t samples = 0;
+    std::int64_t rows = 0;  ///< samples, filled up to whole strips
+    std::int64_t packed = 0;
+    const std::uint16_t* x = nullptr;
+    std::byte* strips = nullptr;
+    Prefetch prefetch = {};
+  };
+
+  void choose_block();
+  [[nodiscard]] std::int64_t products() const { return shape_.a * (shape_.d / group_); }
+  [[nodiscard]] std::int64_t group_bytes() const { return group_ * weights_.strip_bytes(); }  ///< 16 samples
+  [[nodiscard]] std::int64_t block_strips() const { return (sample_block_ + tile_rows - 1) / tile_rows; }
+  [[nodiscard]] std::int64_t block_bytes() const { return block_strips() * group_bytes(); }
+  [[nodiscard]] std::size_t scratch_bytes() const {
+    return static_cast<std::size_t>(2 * block_bytes()) +
+           static_cast<std::size_t>(2 * block_strips() * group_ * tile_sums) * sizeof(float);
+  }
+  [[nodiscard]] int log_group() const { return std::countr_zero(static_cast<unsigned>(group_)); }
+
+  [[nodiscard]] Block block_at(std::int64_t task, std::int64_t blocks, const void* x,
+                               std::byte* strips) const {
+    const std::int64_t groups = shape_.d / group_;
+    const std::int64_t product = samples_first_ ? task % products() : task / blocks;
+    Block block;
+    block.i = product / groups;
+    block.first_j = product % groups * group_;
+    block.first_sample = (samples_first_ ? task / products() : task % blocks) * sample_block_;
+    block.samples = std::min(sample_block_, shape_.batch - block.first_sample);
+    block.rows = (block.samples + tile_rows - 1) / tile_rows * tile_rows;
+    block.x = static_cast<const std::uint16_t*>(x) + block.first_sample * shape_.x_stride +
+              block.i * shape_.depth * shape_.d + block.first_j;
+    block.strips = strips;
+    return block;
+  }
+  void prefetch(Block& block) const {
+    block.prefetch.row = reinterpret_cast<const char*>(block.x);
+    block.prefetch.rows = block.samples;
+    block.prefetch.row_bytes = (shape_.depth * shape_.d - block.first_j) * 2;
+    block.prefetch.row_stride = shape_.x_stride * 2;
+    block.prefetch.step = std::max(Prefetch::line, group_ == 16 ? shape_.d * 2 : 0);
+    const std::int64_t calls = (weights_.strips() + 1) / 2 * group_ * ((block_strips() + 1) / 2);
+    spread_over(block.prefetch, calls * weights_.tiles());
+  }
+  /// Packs samples until `row` of them are there.
+  void pack_until(Block& block, std::int64_t row) const {
+    PackRowsArgs args{};
+    args.sample_stride = shape_.x_stride;
+    args.term_stride = shape_.d;
+    args.terms = shape_.depth;
+    args.strip_step = weights_.strip_bytes();
+    while (block.packed < row) {
+      const std::int64_t first = block.packed / tile_rows * tile_rows;
+      args.x = block.x + first * shape_.x_stride;
+      args.samples = static_cast<int>(std::min<std::int64_t>(tile_rows, block.samples - first));
+      args.first_row = static_cast<int>(block.packed - first);
+      args.last_row = static_cast<int>(std::min<std::int64_t>(tile_rows, row - first));
+      args.strips = block.strips + first / tile_rows * group_bytes();
+      job_.kernels.pack_rows[log_group()](args);
+      block.packed = first + args.last_row;
+    }
+  }
+
+  void run_block(const Operands& operands, const Block& block, Block& next, float* sums) const;
+  void run_products(const Block& block, std::int64_t j, std::int64_t k, float* sums, Block& next) const;
+  void finish(const Operands& operands, const Block& block, std::int64_t strip, std::int64_t k,
+              const float* sums) const;
+
+  Job job_;
+  simd::Shape shape_;
+  int group_;  ///< J: neighbouring j that are taken together
+  Weights weights_;
+  std::int64_t sample_block_ = 0;
+  /// Neighbouring tasks share samples, whose lines may belong to two blocks i; otherwise i and j, and
+  /// weights.
+  bool samples_first_ = false;
+};
+
+void RowsExecutor::choose_block() {
+  constexpr std::int64_t pair = std::int64_t{2} * tile_rows;
+  const auto l2 = static_cast<std::int64_t>(cpu_info().l2_bytes);
+  // Weights that stay in L2 need few samples to meet them, enough to be worth a task; others come from
+  // further away for every block, which is then as large as L2 holds.
+  constexpr std::int64_t task_bytes = 64 << 10;
+  std::int64_t samples = task_bytes / (group_ * shape_.depth * 2);
+  if (weights_.strips() * group_bytes() > l2 / 4)
+    samples = std::max(samples, l2 * 5 / 16 / group_bytes() * tile_rows);
+  samples = std::clamp<std::int64_t>(samples, pair, 256);
+  const std::int64_t threads = threads_for(job_.seconds_alone);
+  if (threads > 1) samples = std::max(pair, std::min(samples, shape_.batch * products() / (4 * threads)));
+  sample_block_ = simd::even_block(shape_.batch, samples, pair);
+  samples_first_ = static_cast<std::int64_t>(weights_.bytes()) <= l2 / 4;
+}
+
+/// One j, two strips of outputs, all samples of the block.
+void RowsExecutor::run_products(const Block& block, std::int64_t j, std::int64_t k, float* sums,
+                                Block& next) const {
+  const std::int64_t product = block.i * shape_.d + block.first_j + j;
+  const std::int64_t b_strips = std::min<std::int64_t>(2, weights_.strips() - k);
+  ProductArgs args{};
+  args.tiles = weights_.tiles();
+  args.c_stride = tile_rows;
+  args.c_a_step = std::int64_t{2} * group_ * tile_sums;
+  args.c_b_step = group_ * tile_sums;
+  for (std::int64_t s = 0; s < b_strips; ++s) args.b[s] = weights_.strip(product, k + s);
+  const std::int64_t strips = block.rows / tile_rows;
+  for (std::int64_t m = 0; m < strips; m += 2) {
+    const std::int64_t a_strips = std::min<std::int64_t>(2, strips - m);
+    for (std::int64_t r = 0; r < a_strips; ++r)
+      args.a[r] = block.strips + (m + r) * group_bytes() + j * weights_.strip_bytes();
+    args.c = sums + (2 * m * group_ + j) * tile_sums;
+    args.next_x = next.prefetch.rows > 0 ? &next.prefetch : nullptr;
+    job_.kernels.product[a_strips - 1][b_strips - 1](args);
+  }
+}
+
+void RowsExecutor::run_block(const Operands& operands, const Block& block, Block& next, float* sums) const {
+  const std::int64_t all = (weights_.strips() + 1) / 2 * group_;
+  std::int64_t done = 0;
+  for (std::int64_t k = 0; k < weights_.strips(); k += 2) {
+    for (std::int64_t j = 0; j < group_; ++j) {
+      run_products(block, j, k, sums, next);
+      // Samples that were asked for some products ago or earlier.
+      pack_until(next, next.rows * done / all);
+      ++done;
+    }
+    for (std::int64_t m = 0; m < block.rows / tile_rows; ++m) {
+      for (std::int64_t s = 0; s < std::min<std::int64_t>(2, weights_.strips() - k); ++s)
+        finish(operands, block, m, k + s, sums + (2 * m + s) * group_ * tile_sums);
+    }
+  }
+}
+
+void RowsExecutor::finish(const Operands& operands, const Block& block, std::int64_t strip, std::int64_t k,
+                          const float* sums) const {
+  const std::int64_t first_out = k * tile_rows;
+  const std::int64_t column = (block.i * shape_.outs + first_out) * shape_.d + block.first_j;
+  const std::int64_t sample = block.first_sample + strip * tile_rows;
+  FinishArgs args{};
+  args.c = sums;
+  args.c_stride = tile_rows;
+  args.c_tile_step = tile_sums;
+  args.rows = static_cast<int>(std::min<std::int64_t>(tile_rows, block.samples - strip * tile_rows));
+  args.reals = static_cast<int>(std::min<std::int64_t>(tile_rows, shape_.outs - first_out) * group_);
+  if (job_.problem.bias) args.vector_bias = static_cast<const std::uint16_t*>(operands.bias) + column;
+  args.activation = shape_.activation;
+  args.y = static_cast<std::uint16_t*>(operands.y) + sample * shape_.y_stride + column;
+  args.y_stride = shape_.y_stride;
+  args.vector_step = group_ == 16 ? shape_.d : 16;
+  job_.kernels.finish[log_group()](args);
+}
+
+}  // namespace
+
+std::unique_ptr<Executor> make_rows(const Job& job) { return std::make_unique<RowsExecutor>(job); }
+
+}  // namespace kronsparse::amx
