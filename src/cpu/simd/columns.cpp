@@ -52,11 +52,13 @@ class ColumnsExecutor final : public Executor {
       Real* slices = sums + sums_size_;
       Real* other_slices = slices + slices_size();
       bool is_copied = false;
+      Outbox<Real> outbox;
       for (std::int64_t task = first; task < last; ++task) {
         const Part part = part_at(task, blocks, ranges);
         Next next;
+        next.outbox = sends() ? &outbox : nullptr;
         if (task + 1 < last) {
-          next = next_of(operands.x, part, part_at(task + 1, blocks, ranges));
+          next_of(operands.x, part, part_at(task + 1, blocks, ranges), next);
           next.slices = other_slices;
         }
         run_part(operands, part, slices, is_copied, sums, next);
@@ -65,6 +67,7 @@ class ColumnsExecutor final : public Executor {
         copy_rows(operands.x, next, next.rows);
         std::swap(slices, other_slices);
       }
+      if (sends()) kernels_.send(outbox);
     };
     parallel_ranges(tasks, threads_for(seconds_alone_), scratch_bytes(), run_range);
   }
@@ -88,11 +91,14 @@ class ColumnsExecutor final : public Executor {
     std::int64_t tiles = 0;  ///< of this task, over which the work is spread
     std::int64_t tiles_done = 0;
     Prefetch prefetch = {};
+    Outbox<Real>* outbox = nullptr;  ///< what this task wrote last; null where nothing waits
   };
 
   void choose_blocks();
   /// Whether a task finds all its slices copied. Sums cut in several parts copy as they go.
   [[nodiscard]] bool copies_ahead() const { return depth_block_ == depth_; }
+  /// Whether Y waits to be sent: where there is more of it than of X.
+  [[nodiscard]] bool sends() const { return kernels_.send != nullptr && shape_.outs > shape_.depth; }
   [[nodiscard]] std::int64_t slices_size() const { return depth_block_ * column_block_padded(); }
   [[nodiscard]] std::size_t scratch_bytes() const {
     return static_cast<std::size_t>(slices_size() * (copies_ahead() ? 2 : 1) + sums_size_) * sizeof(Real);
@@ -119,15 +125,13 @@ class ColumnsExecutor final : public Executor {
     return {first, depth_block_ / shape_.unit, part.columns * bytes, shape_.d * stride};
   }
 
-  [[nodiscard]] Next next_of(const void* x, const Part& part, const Part& after) const {
-    Next next;
+  void next_of(const void* x, const Part& part, const Part& after, Next& next) const {
     next.part = after;
-    if (after.product == part.product && after.first_column == part.first_column) return next;
+    if (after.product == part.product && after.first_column == part.first_column) return;
     next.rows = depth_block_ / shape_.unit;
     next.tiles = (part.last_panel - part.first_panel) * ((part.columns + slice_ - 1) / slice_);
     next.prefetch = prefetch_of(x, after);
-    next.prefetch.spread_over(next.tiles, depth_);
-    return next;
+    next.prefetch.spread_over(next.tiles, depth_, sends());
   }
   /// Copies rows of X until `rows` of the next task's are there.
   void copy_rows(const void* x, Next& next, std::int64_t rows) const {
@@ -264,6 +268,7 @@ void ColumnsExecutor<Real>::run_panel(const Operands& operands, const Part& part
   args.a_row_stride = 1;
   args.a_step = tile_rows_;
   args.next_x = next.prefetch.rows > 0 ? &next.prefetch : nullptr;
+  args.outbox = next.outbox;
   args.rows = static_cast<int>(std::min<std::int64_t>(tile_rows_, shape_.outs - k));
 
   alignas(cache_line) Real bias[max_tile_size];

@@ -30,10 +30,11 @@ struct Prefetch {
   std::int64_t lines_per_call = 0;
 
   static constexpr std::int64_t line = 64;
-  /// Spreads the block over so many tiles of this depth. Short sums ask more often: they have much to ask for
-  /// beside little to compute.
-  __attribute__((always_inline)) void spread_over(std::int64_t tiles, std::int64_t depth) {
-    interval = depth < 64 ? 16 : 32;
+  static constexpr std::int64_t short_interval = 8;
+  /// Spreads the block over so many tiles of this depth. Short sums ask more often, for they have much to ask
+  /// for beside little to compute; and so do tiles that also send an outbox.
+  __attribute__((always_inline)) void spread_over(std::int64_t tiles, std::int64_t depth, bool sends) {
+    interval = sends ? short_interval : depth < 64 ? 16 : 32;
     const std::int64_t lines = rows * ((row_bytes + step - 1) / step);
     const std::int64_t calls = tiles * ((depth + interval - 1) / interval);
     lines_per_call = calls > 0 ? (lines + calls - 1) / calls : lines;
@@ -58,6 +59,24 @@ struct Prefetch {
   }
 };
 
+inline constexpr int max_lanes = 16;        ///< of any vector
+inline constexpr int max_vectors = 6;       ///< widest panel, in vectors
+inline constexpr int group_kinds = 5;       ///< G = 1, 2, 4, 8, 16
+inline constexpr int max_tile_rows = 8;     ///< most rows of any tile
+inline constexpr int full_tile_rows = 4;    ///< rows of a tile whose groups fill a vector or three
+inline constexpr int max_panel_lanes = 96;  ///< most lanes of any panel
+inline constexpr int max_tile_size = max_tile_rows * max_panel_lanes;
+
+/// Lines of a finished tile on their way around the caches. All at once they would take the places in which
+/// the next tile's operands come from L2; so they wait in L1, and that tile sends a few of them at a time.
+template <class Real>
+struct Outbox {
+  alignas(64) Real lines[max_tile_size];
+  Real* target[max_tile_rows * max_vectors];
+  int sent = 0;
+  int count = 0;
+};
+
 /// One register tile: for each row m < rows and vector r of the panel,
 ///   out[m][r] = init[m][r] + sum_t group(a[m·a_row_stride + t·a_step]) * b[t][r]
 /// where group() repeats G neighbouring elements across a vector.
@@ -79,6 +98,7 @@ struct TileArgs {
   /// Write around the caches: out and its row stride are multiples of a cache line, and so is what is written
   /// at a time, a vector of reals or two neighbours of halves.
   bool stream;
+  Outbox<Real>* outbox;  ///< sent while this tile is computed, then filled with what it streams; may be null
 };
 
 /// The way of a finished tile from a buffer into Y: activation, rounding,
@@ -101,14 +121,6 @@ struct FinishArgs {
   std::int64_t unit_stride;
 };
 
-inline constexpr int max_lanes = 16;        ///< of any vector
-inline constexpr int max_vectors = 6;       ///< widest panel, in vectors
-inline constexpr int group_kinds = 5;       ///< G = 1, 2, 4, 8, 16
-inline constexpr int max_tile_rows = 8;     ///< most rows of any tile
-inline constexpr int full_tile_rows = 4;    ///< rows of a tile whose groups fill a vector or three
-inline constexpr int max_panel_lanes = 96;  ///< most lanes of any panel
-inline constexpr int max_tile_size = max_tile_rows * max_panel_lanes;
-
 template <class Real>
 struct KernelSet {
   using Tile = void (*)(const TileArgs<Real>&);
@@ -124,6 +136,8 @@ struct KernelSet {
   /// For groups of three vectors: of one group or two; for up to 4 rows, for one.
   Tile tile_of_threes[2][2];
   void (*finish)(const FinishArgs<Real>&);
+  /// Sends what waits in an outbox; null where an outbox is not worth its while.
+  void (*send)(Outbox<Real>&);
   /// Converts `count` elements to Real (storage same, f16 or bf16).
   void (*widen)(const void* source, Storage storage, Real* target, std::int64_t count);
   /// Converts `steps` runs of `vectors` whole vectors; runs start source_step

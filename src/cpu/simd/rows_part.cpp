@@ -78,6 +78,7 @@ Prefetch RowsPart<Real>::prefetch_of(const Operands& operands, const Task& task)
 template <class Real>
 void RowsPart<Real>::run(const Operands& operands, std::int64_t first_task, std::int64_t last_task,
                          std::byte* scratch) const {
+  Outbox<Real> outbox;
   for (std::int64_t index = first_task; index < last_task; ++index) {
     const Task task = task_at(index);
     Prefetch prefetch;
@@ -89,17 +90,18 @@ void RowsPart<Real>::run(const Operands& operands, std::int64_t first_task, std:
       const std::int64_t height = full_ ? full_tile_rows : max_tile_rows;
       const std::int64_t tiles =
           (task.rows + height - 1) / height * panels * (task.last_block - task.first_block);
-      prefetch.spread_over(tiles, depth_);
+      prefetch.spread_over(tiles, depth_, sends());
     }
     for (std::int64_t i = task.first_block; i < task.last_block; ++i) {
-      run_block(operands, task, i, scratch, prefetch);
+      run_block(operands, task, i, scratch, prefetch, outbox);
     }
   }
+  if (sends()) kernels_.send(outbox);
 }
 
 template <class Real>
 void RowsPart<Real>::run_block(const Operands& operands, const Task& task, std::int64_t i, std::byte* scratch,
-                               Prefetch& prefetch) const {
+                               Prefetch& prefetch, Outbox<Real>& outbox) const {
   Real* sums = reinterpret_cast<Real*>(scratch);
   Real* copy = sums + sums_size_;
   const auto source_for = [&](const Panel& panel, std::int64_t terms) {
@@ -112,7 +114,7 @@ void RowsPart<Real>::run_block(const Operands& operands, const Task& task, std::
       const Source source = source_for(panel, depth_);
       for (std::int64_t t = 0; t < depth_; t += depth_block_) {
         const Depth depth{t, std::min(t + depth_block_, depth_)};
-        run_panel(operands, task, panel, source, 0, depth, i, sums, prefetch);
+        run_panel(operands, task, panel, source, 0, depth, i, sums, prefetch, outbox);
       }
     }
     return;
@@ -125,7 +127,7 @@ void RowsPart<Real>::run_block(const Operands& operands, const Task& task, std::
     for (std::int64_t p = task.unit.first_panel; p < task.unit.last_panel; ++p) {
       const Panel panel = panels_[p];
       const Source source = source_for(panel, depth.last - depth.first);
-      run_panel(operands, task, panel, source, t, depth, i, panel_sums, prefetch);
+      run_panel(operands, task, panel, source, t, depth, i, panel_sums, prefetch, outbox);
       panel_sums += row_block_ * widest_;
     }
   }
@@ -259,7 +261,7 @@ void RowsPart<Real>::gather_bias(const void* bias, const Panel& panel, std::int6
 template <class Real>
 void RowsPart<Real>::run_panel(const Operands& operands, const Task& task, const Panel& panel,
                                const Source& source, std::int64_t source_first, Depth depth, std::int64_t i,
-                               Real* sums, Prefetch& prefetch) const {
+                               Real* sums, Prefetch& prefetch, Outbox<Real>& outbox) const {
   const Segment& segment = panel.segment;
   const int lanes = kernels_.lanes;
   const int group = segment.width;
@@ -301,6 +303,7 @@ void RowsPart<Real>::run_panel(const Operands& operands, const Task& task, const
   args.b = packed_.get() + (i * panels_.packed_width() + panel.offset) * depth_ + depth.first * width;
   args.init_row_stride = first ? 0 : width;
   args.next_x = prefetch.rows > 0 ? &prefetch : nullptr;
+  args.outbox = sends() ? &outbox : nullptr;
   args.out_row_stride = direct ? row_stride : width;
   args.out_vector_stride = direct && full_ && !repeated_ ? d_ : lanes;
   args.storage = direct && !real_storage ? shape_.storage : Storage::same;

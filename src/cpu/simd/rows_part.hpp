@@ -92,15 +92,17 @@ class RowsPart {
   /// The kernel for a panel and this many rows.
   [[nodiscard]] typename KernelSet<Real>::Tile tile_of(const Panel& panel, int rows) const;
   [[nodiscard]] Task task_at(std::int64_t index) const;
+  /// Whether Y waits to be sent: where groups fill vectors, so that as much comes from L2 as can.
+  [[nodiscard]] bool sends() const { return full_ && kernels_.send != nullptr; }
   [[nodiscard]] Prefetch prefetch_of(const Operands& operands, const Task& task) const;
   void run_block(const Operands& operands, const Task& task, std::int64_t i, std::byte* scratch,
-                 Prefetch& prefetch) const;
+                 Prefetch& prefetch, Outbox<Real>& outbox) const;
   void copy_x(const void* x, const Task& task, std::int64_t i, Depth depth, Real* copy) const;
   [[nodiscard]] Source source_of(const void* x, const Task& task, std::int64_t i, const Segment& segment,
                                  std::int64_t terms, const Real* copy) const;
   void run_panel(const Operands& operands, const Task& task, const Panel& panel, const Source& source,
-                 std::int64_t source_first, Depth depth, std::int64_t i, Real* sums,
-                 Prefetch& prefetch) const;
+                 std::int64_t source_first, Depth depth, std::int64_t i, Real* sums, Prefetch& prefetch,
+                 Outbox<Real>& outbox) const;
   void gather_bias(const void* bias, const Panel& panel, std::int64_t i, Real* gathered) const;
 
   Problem problem_;

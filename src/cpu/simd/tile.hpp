@@ -15,20 +15,55 @@
 
 namespace kronsparse::simd::KRONSPARSE_ISA {
 
-template <Storage storage, class Element, class Real, int MR, int NR>
+#if defined(__AVX512F__) && KRONSPARSE_VECTOR_BYTES == 64
+/// A vector is a line, and one on its way around the caches costs the tile 8 clocks.
+inline constexpr bool has_outbox = true;
+#else
+inline constexpr bool has_outbox =
+    false;  // no such stores, or unmeasured; to look for it costs short sums 8 %
+#endif
+
+/// Sends so many of the lines that wait.
+template <class Real>
+KRONSPARSE_INLINE void send_some(Outbox<Real>& outbox, int lines) {
+  const int last = outbox.sent + lines < outbox.count ? outbox.sent + lines : outbox.count;
+  for (int line = outbox.sent; line < last; ++line)
+    stream(outbox.target[line], load(outbox.lines + line * lanes<Real>));
+  outbox.sent = last;
+}
+template <class Real>
+void send(Outbox<Real>& outbox) {
+  send_some(outbox, outbox.count);
+}
+
+/// Line `line` of a tile around the caches: at once, or when the outbox is sent.
+template <class Real>
+KRONSPARSE_INLINE void stream_by(Outbox<Real>* outbox, int line, Real* target, Vector<Real> v) {
+  if (outbox == nullptr) return stream(target, v);
+  store(outbox->lines + line * lanes<Real>, v);
+  outbox->target[line] = target;
+}
+
+template <Storage storage, bool sends, class Element, class Real, int MR, int NR>
 KRONSPARSE_INLINE void store_tile(const TileArgs<Real>& args, const Vector<Real> (&acc)[MR][NR]) {
   // Copied to locals: as far as the compiler knows, the stores could change args.
   const int rows = args.rows;
   const int64_t row_stride = args.out_row_stride;
   const int64_t vector_stride = args.out_vector_stride;
   auto* out = static_cast<Element*>(args.out);
+  Outbox<Real>* const outbox = sends && args.stream ? args.outbox : nullptr;
+  if (outbox != nullptr) {
+    send(*outbox);
+    outbox->sent = 0;
+    outbox->count = storage == Storage::same ? rows * NR : rows * NR / 2;
+  }
   if constexpr (storage == Storage::same) {
     if (args.stream) {
 #pragma GCC unroll 8
       for (int m = 0; m < MR; ++m) {
         if (m == rows) break;
 #pragma GCC unroll 6
-        for (int r = 0; r < NR; ++r) stream(out + r * vector_stride, acc[m][r]);
+        for (int r = 0; r < NR; ++r) stream_by(outbox, m * NR + r, out + r * vector_stride, acc[m][r]);
         out += row_stride;
       }
       return;
@@ -42,7 +77,8 @@ KRONSPARSE_INLINE void store_tile(const TileArgs<Real>& args, const Vector<Real>
 #pragma GCC unroll 3
         for (int r = 0; r < NR; r += 2) {
           const auto both = joined(narrow<storage>(acc[m][r]), narrow<storage>(acc[m][r + 1]));
-          stream(reinterpret_cast<Real*>(out + r * vector_stride), bits_as<Vector<Real>>(both));
+          stream_by(outbox, (m * NR + r) / 2, reinterpret_cast<Real*>(out + r * vector_stride),
+                    bits_as<Vector<Real>>(both));
         }
         out += row_stride;
       }
@@ -84,7 +120,7 @@ struct RowSource {
   }
 };
 
-template <class Real, int MR, int NR, int G, bool adjacent>
+template <class Real, int MR, int NR, int G, bool sends, bool adjacent>
 KRONSPARSE_INLINE void accumulate(const TileArgs<Real>& args, Vector<Real> (&acc)[MR][NR]) {
   constexpr int width = NR * lanes<Real>;
   constexpr int group_vectors = G > lanes<Real> ? G / lanes<Real> : 1;
@@ -94,7 +130,15 @@ KRONSPARSE_INLINE void accumulate(const TileArgs<Real>& args, Vector<Real> (&acc
   const int64_t step = args.a_step;
   int64_t offset = 0;
   const bool prefetching = args.next_x != nullptr;
-  const int64_t interval = prefetching ? args.next_x->interval : args.depth;
+  const bool sending = sends && args.outbox->sent < args.outbox->count;
+  const int64_t interval = prefetching ? args.next_x->interval
+                           : sending   ? Prefetch::short_interval
+                                       : args.depth;
+  int lines = 0;
+  if (sending) {
+    const auto calls = static_cast<int>((args.depth + interval - 1) / interval);
+    lines = (args.outbox->count + calls - 1) / calls;
+  }
   for (int64_t done = 0; done < args.depth; done += interval) {
     const int64_t rest = args.depth - done;
     for (int64_t t = rest < interval ? rest : interval; t > 0; --t) {
@@ -115,11 +159,12 @@ KRONSPARSE_INLINE void accumulate(const TileArgs<Real>& args, Vector<Real> (&acc
       offset += step;
     }
     if (prefetching) args.next_x->advance();
+    if (sending) send_some(*args.outbox, lines);
   }
 }
 
-template <class Real, int MR, int NR, int G>
-void tile(const TileArgs<Real>& args) {
+template <class Real, int MR, int NR, int G, bool sends>
+KRONSPARSE_INLINE void compute_tile(const TileArgs<Real>& args) {
   Vector<Real> acc[MR][NR];  // MR x NR vectors, all in registers
 #pragma GCC unroll 8
   for (int m = 0; m < MR; ++m) {
@@ -129,9 +174,9 @@ void tile(const TileArgs<Real>& args) {
   // As the weights of batch_last do. Copied x does as well, in groups, but gains nothing from it.
   constexpr bool may_be_adjacent = prefers_one_pointer && MR > 1 && G == 1;
   if (may_be_adjacent && args.a_row_stride == 1 && args.rows == MR) {
-    accumulate<Real, MR, NR, G, may_be_adjacent>(args, acc);
+    accumulate<Real, MR, NR, G, sends, may_be_adjacent>(args, acc);
   } else {
-    accumulate<Real, MR, NR, G, false>(args, acc);
+    accumulate<Real, MR, NR, G, sends, false>(args, acc);
   }
   if (args.init != nullptr) {
     const Real* init = args.init;
@@ -144,10 +189,19 @@ void tile(const TileArgs<Real>& args) {
     }
   }
   if constexpr (sizeof(Real) == 4) {
-    if (args.storage == Storage::f16) return store_tile<Storage::f16, uint16_t, Real, MR, NR>(args, acc);
-    if (args.storage == Storage::bf16) return store_tile<Storage::bf16, uint16_t, Real, MR, NR>(args, acc);
+    if (args.storage == Storage::f16) return store_tile<Storage::f16, sends, uint16_t>(args, acc);
+    if (args.storage == Storage::bf16) return store_tile<Storage::bf16, sends, uint16_t>(args, acc);
   }
-  store_tile<Storage::same, Real, Real, MR, NR>(args, acc);
+  store_tile<Storage::same, sends, Real>(args, acc);
+}
+
+template <class Real, int MR, int NR, int G>
+void tile(const TileArgs<Real>& args) {
+  // Apart, so that tiles without an outbox need not look for one: short sums would be up to 9 % slower.
+  if constexpr (has_outbox && (G == 1 || G >= lanes<Real>)) {
+    if (args.outbox != nullptr) return compute_tile<Real, MR, NR, G, true>(args);
+  }
+  compute_tile<Real, MR, NR, G, false>(args);
 }
 
 /// Copies the lanes of one row, already rounded, to their places in Y.
@@ -276,6 +330,7 @@ struct MakeKernelSet {
       set.tile_of_threes[1][1] = tile<Real, 1, 6, three>;
       set.repeat = repeat<Real>;
     }
+    if constexpr (has_outbox) set.send = send<Real>;
     set.finish = finish<Real>;
     set.widen = widen<Real>;
     set.widen_runs = widen_runs<Real>;
