@@ -1,0 +1,95 @@
+// What the amx family takes and leaves to others. What it computes is in the conformance tests.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "cpu/amx/drivers.hpp"
+#include "cpu/cpu_info.hpp"
+#include "kronsparse/kronsparse.hpp"
+
+namespace kronsparse {
+namespace {
+
+/// Of amx-emulated, in builds that have it.
+const Candidate* emulated(const std::vector<Candidate>& all) {
+  for (const Candidate& one : all)
+    if (one.implementation == "amx-emulated") return &one;
+  return nullptr;
+}
+
+std::string refusal(const std::string& problem) {
+  const std::vector<Candidate> all = candidates(Problem::parse(problem));
+  const Candidate* one = emulated(all);
+  return one == nullptr ? "not in this build" : one->refusal;
+}
+
+class Amx : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (emulated(candidates(Problem::parse("bf16 batch_first B=1 1x1x1x1"))) == nullptr)
+      GTEST_SKIP() << "built without KRONSPARSE_EMULATED_TILES";
+  }
+};
+
+TEST_F(Amx, TakesWhatTilesCanMultiply) {
+  for (const char* problem : {"bf16 batch_first B=1 1x1x1x1", "bf16 batch_first B=17 2x3x5x8 +bias +gelu",
+                              "bf16 batch_first B=3 1x7x9x48", "bf16 batch_last B=5 2x3x5x7",
+                              "transposed bf16 batch_last B=100 1x64x256x3"})
+    EXPECT_EQ(refusal(problem), "") << problem;
+}
+
+TEST_F(Amx, SaysWhatItLeavesToOthers) {
+  EXPECT_EQ(refusal("f32 batch_first B=8 1x64x64x1"), "tiles multiply bf16, not f32");
+  EXPECT_EQ(refusal("f16 batch_last B=8 1x64x64x1"), "tiles multiply bf16, not f16");
+  EXPECT_EQ(refusal("gradient bf16 batch_last B=8 1x64x64x1"), "tiles are not for gradients");
+  EXPECT_EQ(refusal("bf16 batch_first B=8 1x64x64x24"),
+            "in batch_first d must be 1, 2, 4, 8 or a multiple of 16, not 24");
+  EXPECT_NE(refusal("bf16 batch_first B=1 1x1x1000000x16").find("sums of 1000000 terms are too long"),
+            std::string::npos);
+}
+
+// The longest sum that it takes of each layout: scratch is two blocks, which must stay in L2.
+TEST_F(Amx, ScratchIsBoundedByTheCache) {
+  const auto l2 = static_cast<std::int64_t>(cpu_info().l2_bytes);
+  for (const std::int64_t together : {1, 16}) {
+    const std::int64_t most = l2 * 3 / 4 / (128 * together);
+    const std::string layout = together == 1 ? "batch_last" : "batch_first";
+    const auto text = [&](std::int64_t depth) {
+      return "bf16 " + layout + " B=64 1x1x" + std::to_string(depth) + "x" + std::to_string(together);
+    };
+    EXPECT_EQ(refusal(text(most)), "");
+    EXPECT_NE(refusal(text(most + 1)), "");
+  }
+}
+
+TEST_F(Amx, IsChosenByNobody) {
+  EXPECT_NE(candidates(Problem::parse("bf16 batch_last B=4096 1x192x192x4")).front().implementation,
+            "amx-emulated");
+}
+
+// Tiles are zero wherever there is nothing to multiply: what fills them up must not meet inf or nan.
+TEST_F(Amx, PaddingMeetsNoInfinity) {
+  for (const char* layout : {"batch_first", "batch_last"}) {
+    const Problem problem = Problem::parse(std::string("bf16 ") + layout + " B=1 1x1x3x1");
+    const std::vector<BFloat16> values(3, BFloat16(1.0F));
+    const std::vector<BFloat16> x{BFloat16(1.0F), BFloat16(std::numeric_limits<float>::infinity()),
+                                  BFloat16(2.0F)};
+    BFloat16 y;
+    const Plan plan(problem, values.data(), {}, "amx-emulated");
+    plan.run({.x = x.data(), .y = &y});
+    EXPECT_EQ(static_cast<float>(y), std::numeric_limits<float>::infinity()) << layout;
+  }
+}
+
+TEST(AmxGroups, AreAllOfASmallDOrALine) {
+  for (const auto& [d, together] : std::vector<std::pair<std::int64_t, int>>{
+           {1, 1}, {2, 2}, {4, 4}, {8, 8}, {16, 16}, {48, 16}, {3, 0}, {24, 0}})
+    EXPECT_EQ(amx::j_block(d), together) << d;
+}
+
+}  // namespace
+}  // namespace kronsparse
