@@ -68,6 +68,19 @@ def test_without_a_probe_the_floor_is_the_run_s():
         assert (row["floor_s"], row["floor_bound"]) == CEILINGS.floor(PROBLEM) and "ceilings" not in row
 
 
+def test_halves_are_timed_by_turns_with_f32():
+    half, wider = Problem("f16", "batch_first", PATTERN, 100), Problem("f16", "batch_first", PATTERN, 5000)
+    arena = Arena(CpuDevice("cpu"), [PROBLEM, half])
+    table = Table(arena, CEILINGS, Library(find_library()), probe=SteadyProbe())
+    ours, theirs = hold_contest(table, half, ["kronsparse", "einsum"])
+    assert ours["f32_median_s"] > 0 and "f32_median_s" not in theirs
+    assert all("f32_median_s" not in row for row in hold_contest(table, PROBLEM, ["kronsparse"]))
+    # Nothing to compare with where the run has no f32, or none as large.
+    assert arena.holds(PROBLEM) and not arena.holds(Problem("f32", "batch_first", PATTERN, 5000, ("fp32",)))
+    table.arena = Arena(CpuDevice("cpu"), [half, wider])
+    assert all("f32_median_s" not in row for row in hold_contest(table, half, ["kronsparse"]))
+
+
 def test_rates_of_the_probe(monkeypatch):
     monkeypatch.setattr("kronsparse.bench.ceilings._CPU_SIZES", (64, 1 << 12))
     probe = Probe(CpuDevice("cpu"))

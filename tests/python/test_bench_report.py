@@ -14,7 +14,7 @@ import pytest
 from bench_helpers import row, run_record, write
 from kronsparse.bench import paper, report
 from kronsparse.bench.__main__ import main
-from kronsparse.bench.dataset import both_layouts, collect
+from kronsparse.bench.dataset import both_layouts, collect, halves_over_f32
 from kronsparse.bench.document import to_html, to_markdown
 from kronsparse.bench.plots import Box
 from kronsparse.bench.results import read_files
@@ -217,6 +217,17 @@ def test_rivals_are_compared_with_ours_of_their_own_run():
     wrong = {**row("1x4x4x2", "kronsparse", 0.0), "status": "wrong", "reason": "error 1"}
     (one,) = collect([*slow_day, *later, run_record(), wrong])
     assert one.ours[""] == math.inf and one.rivals["bmm"] == 4.0 and one.failures
+
+
+def test_halves_are_held_against_f32_of_their_own_minute():
+    cpu = run_record(machine={"cpu": "C"}, suite="cpu-targets", threads=2)
+    apart = [row("1x4x4x2", "kronsparse", 2.0, dtype="f32"), row("1x4x4x2", "kronsparse", 3.0)]
+    assert halves_over_f32(collect([cpu, *apart]), "f16", "batch_last") == [1.5]
+    by_turns = [apart[0], row("1x4x4x2", "kronsparse", 3.0, f32_median_s=4.0)]
+    assert halves_over_f32(collect([cpu, *by_turns]), "f16", "batch_last") == [0.75]
+    told = "\n".join(summary([cpu, *apart]))
+    assert "f16 over f32, ours, median 1.50, worst 1.50 (target no slower: **missed** on 1 of 1)" in told
+    assert "worst 0.75 (target no slower: reached)" in "\n".join(summary([cpu, *by_turns]))
 
 
 def test_statistics():

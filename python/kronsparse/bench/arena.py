@@ -59,6 +59,12 @@ class Arena:
         wanted = CACHES_TO_EXCEED * self.device.cache_bytes / max(1, sum(problem.operand_bytes))
         return max(1, min(MOST_SETS, math.ceil(wanted)))
 
+    def holds(self, problem: Problem) -> bool:
+        """Whether this problem, which may be none of the run's, finds its operands here."""
+        x_bytes, y_bytes = (self.sets(problem) * self._rounded(size) for size in problem.operand_bytes)
+        pool = self._x.get(problem.dtype)
+        return pool is not None and x_bytes <= pool.nbytes and y_bytes <= self._y.nbytes
+
     def operands(self, problem: Problem) -> list[tuple[Tensor, Tensor]]:
         """As many pairs x, y as are rotated."""
         size = ITEM_BYTES[problem.dtype]

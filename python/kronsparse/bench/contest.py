@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -111,6 +111,7 @@ class Contest:
     problem: Problem
     contenders: list[Contender] = field(default_factory=list)
     own_ceilings: Ceilings | None = None
+    f32_s: float | None = None  # of ours, by turns with its halves
     _plans: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Contest:
@@ -256,6 +257,21 @@ class Contest:
                 one.call = None  # frees its weights
         return [one for one in self.contenders if one.call is not None]
 
+    def _in_f32(self) -> Callable[[], Tensor] | None:
+        """Ours on a problem of halves, but in f32: on a CPU halves must be no slower, which two times of
+        different minutes do not show."""
+        ours = next((one for one in self.contenders if one.family == OURS and one.call is not None), None)
+        problem = replace(self.problem, dtype="f32", modes=("fp32",))
+        table = self.table
+        if not table.probe or self.problem.dtype == "f32" or ours is None or not table.arena.holds(problem):
+            return None
+        values = draw_values(problem, table.device)
+        made = make_plan(table.c_api, table.device, problem.text("fp32"), values, None)
+        plan = self._plans.enter_context(made)
+        call = Rotation([self._bound(plan, x, y) for x, y in table.arena.operands(problem)])
+        call()
+        return call
+
     def time(self) -> list[Row]:
         """Times the finalists by turns; a row for everyone."""
         finalists, device = self.finalists(), self.table.device
@@ -271,7 +287,13 @@ class Contest:
         if probe:
             calls += probe.calls
             schedules += [(1, PROBE_RUNS)] * len(probe.calls)
+        in_f32 = self._in_f32()
+        if in_f32:
+            calls.append(in_f32)
+            schedules.append(effort.schedule(device.seconds_of(in_f32)))
         timings = interleaved(calls, schedules, device.seconds_of)
+        if in_f32:
+            self.f32_s = timings.pop().median_s
         of_contenders, of_probe = timings[: len(finalists)], timings[len(finalists) :]
         for one, timing in zip(finalists, of_contenders, strict=True):
             one.timing = timing
@@ -289,6 +311,7 @@ class Contest:
             "floor_s": self.floor_s,
             "floor_bound": self.floor_bound,
             **({"ceilings": asdict(self.own_ceilings)} if self.own_ceilings else {}),
+            **({"f32_median_s": self.f32_s} if self.f32_s and contender.family == OURS else {}),
         }
 
 

@@ -157,6 +157,19 @@ def both_layouts(measured: Sequence[Measured], dtype: str) -> list[Measured]:
     return list(found.values())
 
 
+def halves_over_f32(measured: Sequence[Measured], dtype: str, layout: str) -> list[float]:
+    """Ours in half precision over ours in f32, where both were measured: by turns, or else each by itself."""
+    floats = {(one.pattern, one.batch): one.ours["fp32"] for one in of_kind(measured, "f32", "fp32", layout)}
+    ratios = []
+    for one in of_kind(measured, dtype, "", layout):
+        row, apart_s = one.best_rows[OURS], floats.get((one.pattern, one.batch))
+        if "f32_median_s" in row:
+            ratios.append(row["median_s"] / row["f32_median_s"])
+        elif apart_s:
+            ratios.append(one.ours[""] / apart_s)
+    return ratios
+
+
 def of_kind(measured: Sequence[Measured], dtype: str, mode: str, layout: str = "") -> list[Measured]:
     """Where ours was measured in this dtype and mode, in one layout or in any."""
     return [

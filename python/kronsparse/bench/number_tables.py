@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from kronsparse.bench import paper
-from kronsparse.bench.dataset import Measured, collect, kinds, latest, of_kind
+from kronsparse.bench.dataset import Measured, collect, halves_over_f32, kinds, latest, of_kind
 from kronsparse.bench.document import Table, markdown_table
 from kronsparse.bench.energy_section import savings
 from kronsparse.bench.layer_table import sentences, steps_table
@@ -168,11 +168,7 @@ def cpu_halves(groups: Groups, _: Sequence[str]) -> str:
     for dtype in ("f16", "bf16"):
         cells = [f"{dtype} over f32, ours"]
         for layout in LAYOUTS:
-            floats = {
-                (one.pattern, one.batch): one.ours["fp32"] for one in of_kind(measured, "f32", "fp32", layout)
-            }
-            halves = of_kind(measured, dtype, "", layout)
-            cells.append(f"{median([one.ours[''] / floats[one.pattern, one.batch] for one in halves]):.2f}")
+            cells.append(f"{median(halves_over_f32(measured, dtype, layout)):.2f}")
         rows.append(cells)
     return markdown_table(Table(["", *LAYOUTS], rows))
 

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from kronsparse.bench.dataset import Measured, collect, kinds, latest, of_kind
+from kronsparse.bench.dataset import Measured, collect, halves_over_f32, kinds, latest, of_kind
 from kronsparse.bench.document import Document, Section, Table, to_markdown
 from kronsparse.bench.layer_table import training
 from kronsparse.bench.results import OURS, Row, device_of, is_cpu, last_run
@@ -139,12 +139,7 @@ def _cpu_section(measured: Sequence[Measured]) -> list[Section]:
                 f"(target {CPU_LOWEST_SPEEDUP}: {verdict})."
             )
         for dtype in ("f16", "bf16"):
-            floats = {(one.pattern, one.batch): one.ours["fp32"] for one in ones}
-            ratios = [
-                one.ours[""] / floats[one.pattern, one.batch]
-                for one in of_kind(measured, dtype, "", layout)
-                if (one.pattern, one.batch) in floats
-            ]
+            ratios = halves_over_f32(measured, dtype, layout)
             if ratios:
                 slower = sum(ratio > CPU_HALF_NOISE for ratio in ratios)
                 verdict = "reached" if not slower else f"**missed** on {slower} of {len(ratios)}"
