@@ -98,7 +98,9 @@ class ColumnsExecutor final : public Executor {
   /// Whether a task finds all its slices copied. Sums cut in several parts copy as they go.
   [[nodiscard]] bool copies_ahead() const { return depth_block_ == depth_; }
   /// Whether Y waits to be sent: where there is more of it than of X.
-  [[nodiscard]] bool sends() const { return kernels_.send != nullptr && shape_.outs > shape_.depth; }
+  [[nodiscard]] bool sends() const {
+    return stream_ && kernels_.send != nullptr && shape_.outs > shape_.depth;
+  }
   [[nodiscard]] std::int64_t slices_size() const { return depth_block_ * column_block_padded(); }
   [[nodiscard]] std::size_t scratch_bytes() const {
     return static_cast<std::size_t>(slices_size() * (copies_ahead() ? 2 : 1) + sums_size_) * sizeof(Real);

@@ -93,7 +93,7 @@ class RowsPart {
   [[nodiscard]] typename KernelSet<Real>::Tile tile_of(const Panel& panel, int rows) const;
   [[nodiscard]] Task task_at(std::int64_t index) const;
   /// Whether Y waits to be sent: where groups fill vectors, so that as much comes from L2 as can.
-  [[nodiscard]] bool sends() const { return full_ && kernels_.send != nullptr; }
+  [[nodiscard]] bool sends() const { return stream_ && full_ && kernels_.send != nullptr; }
   [[nodiscard]] Prefetch prefetch_of(const Operands& operands, const Task& task) const;
   void run_block(const Operands& operands, const Task& task, std::int64_t i, std::byte* scratch,
                  Prefetch& prefetch, Outbox<Real>& outbox) const;

@@ -19,8 +19,7 @@ namespace kronsparse::simd::KRONSPARSE_ISA {
 /// A vector is a line, and one on its way around the caches costs the tile 8 clocks.
 inline constexpr bool has_outbox = true;
 #else
-inline constexpr bool has_outbox =
-    false;  // no such stores, or unmeasured; to look for it costs short sums 8 %
+inline constexpr bool has_outbox = false;           // no such stores, or unmeasured
 #endif
 
 /// Sends so many of the lines that wait.
