@@ -33,19 +33,15 @@ class ColumnsExecutor final : public Executor {
     // Neighbouring tasks share (i, j), whose weights then stay in cache.
     const std::int64_t tasks = shape_.a * shape_.d * blocks;
     const auto run_range = [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
-      const TileRegisters registers(job_.kernels);
       auto* sums = reinterpret_cast<float*>(scratch + 2 * block_bytes());
-      Block block = block_at(first, blocks, operands.x, scratch);
-      for (std::int64_t task = first; task < last; ++task) {
-        Block next;
-        if (task + 1 < last) {
-          next = block_at(task + 1, blocks, operands.x, scratch + (task + 1 - first) % 2 * block_bytes());
-          prefetch(next);
-        }
+      const auto make = [&](std::int64_t task, std::int64_t place) {
+        return block_at(task, blocks, operands.x, scratch + place * block_bytes());
+      };
+      const auto compute = [&](Block& block, Block& next) {
         pack_until(block, pairs());
         run_block(operands, block, next, sums);
-        block = next;
-      }
+      };
+      run_in_turn(job_.kernels, first, last, make, compute);
     };
     simd::parallel_ranges(tasks, threads_for(job_.seconds_alone), scratch_bytes(), run_range);
   }
@@ -78,14 +74,12 @@ class ColumnsExecutor final : public Executor {
     block.pack.terms = shape_.depth;
     block.pack.columns = std::min(column_block_, shape_.batch - block.first_column);
     block.pack.strips = strips;
-    return block;
-  }
-  void prefetch(Block& block) const {
     block.prefetch.row = reinterpret_cast<const char*>(block.pack.x);
     block.prefetch.rows = shape_.depth;
     block.prefetch.row_bytes = block.pack.columns * 2;
     block.prefetch.row_stride = block.pack.term_stride * 2;
     spread_over(block.prefetch, products(column_block_) * weights_.tiles());
+    return block;
   }
   [[nodiscard]] std::int64_t products(std::int64_t columns) const {
     return (weights_.strips() + 1) / 2 * ((columns + 2 * tile_rows - 1) / (2 * tile_rows));

@@ -46,4 +46,19 @@ inline void spread_over(Prefetch& prefetch, std::int64_t calls) {
   prefetch.lines_per_call = (lines + calls - 1) / calls;
 }
 
+/// Tasks [first, last) one after the other on tile registers: run(block, next), where block_at(task, place)
+/// makes a task's block in one of two places of scratch memory; `next` is empty after the last.
+template <class BlockAt, class Run>
+void run_in_turn(const KernelSet& kernels, std::int64_t first, std::int64_t last, const BlockAt& block_at,
+                 const Run& run) {
+  const TileRegisters registers(kernels);
+  auto block = block_at(first, 0);
+  for (std::int64_t task = first; task < last; ++task) {
+    decltype(block) next;
+    if (task + 1 < last) next = block_at(task + 1, (task + 1 - first) % 2);
+    run(block, next);
+    block = next;
+  }
+}
+
 }  // namespace kronsparse::amx

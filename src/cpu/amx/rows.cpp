@@ -28,19 +28,15 @@ class RowsExecutor final : public Executor {
     const std::int64_t blocks = (shape_.batch + sample_block_ - 1) / sample_block_;
     const std::int64_t tasks = products() * blocks;
     const auto run_range = [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
-      const TileRegisters registers(job_.kernels);
       auto* sums = reinterpret_cast<float*>(scratch + 2 * block_bytes());
-      Block block = block_at(first, blocks, operands.x, scratch);
-      for (std::int64_t task = first; task < last; ++task) {
-        Block next;
-        if (task + 1 < last) {
-          next = block_at(task + 1, blocks, operands.x, scratch + (task + 1 - first) % 2 * block_bytes());
-          prefetch(next);
-        }
+      const auto make = [&](std::int64_t task, std::int64_t place) {
+        return block_at(task, blocks, operands.x, scratch + place * block_bytes());
+      };
+      const auto compute = [&](Block& block, Block& next) {
         pack_until(block, block.rows);
         run_block(operands, block, next, sums);
-        block = next;
-      }
+      };
+      run_in_turn(job_.kernels, first, last, make, compute);
     };
     simd::parallel_ranges(tasks, threads_for(job_.seconds_alone), scratch_bytes(), run_range);
   }
@@ -84,9 +80,6 @@ class RowsExecutor final : public Executor {
     block.x = static_cast<const std::uint16_t*>(x) + block.first_sample * shape_.x_stride +
               block.i * shape_.depth * shape_.d + block.first_j;
     block.strips = strips;
-    return block;
-  }
-  void prefetch(Block& block) const {
     block.prefetch.row = reinterpret_cast<const char*>(block.x);
     block.prefetch.rows = block.samples;
     block.prefetch.row_bytes = (shape_.depth * shape_.d - block.first_j) * 2;
@@ -94,6 +87,7 @@ class RowsExecutor final : public Executor {
     block.prefetch.step = std::max(Prefetch::line, group_ == 16 ? shape_.d * 2 : 0);
     const std::int64_t calls = (weights_.strips() + 1) / 2 * group_ * ((block_strips() + 1) / 2);
     spread_over(block.prefetch, calls * weights_.tiles());
+    return block;
   }
   /// Packs samples until `row` of them are there.
   void pack_until(Block& block, std::int64_t row) const {
