@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 #include <thread>
@@ -211,6 +214,21 @@ TEST(Plan, TheLastRowOfAStridedViewEndsWithItsElements) {
   EXPECT_NO_THROW(plan.run({.x = buffer.data(), .y = buffer.data() + 640}));
   expect_code(ErrorCode::overlap, "inside",
               [&] { plan.run({.x = buffer.data(), .y = buffer.data() + 639}); });
+}
+
+// Rounding to bf16 adds to the bits of a nan as to any others.
+TEST(Plan, ANanOfBf16StaysOneWhateverItsBits) {
+  for (const Candidate& candidate : candidates(Problem::parse("bf16 batch_first B=1 1x1x1x1"))) {
+    if (!candidate.refusal.empty()) continue;
+    for (const int bits : {0x7f81, 0x7fc0, 0x7fff, 0xff81, 0xffff}) {
+      const auto x = std::bit_cast<BFloat16>(static_cast<std::uint16_t>(bits));
+      const BFloat16 value(1.0F);
+      BFloat16 y(0.0F);
+      Plan(Problem::parse("bf16 batch_first B=1 1x1x1x1"), &value, {}, candidate.implementation)
+          .run({.x = &x, .y = &y});
+      EXPECT_TRUE(std::isnan(static_cast<float>(y))) << candidate.implementation << " " << bits;
+    }
+  }
 }
 
 }  // namespace

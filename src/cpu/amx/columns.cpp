@@ -78,7 +78,7 @@ class ColumnsExecutor final : public Executor {
     block.prefetch.rows = shape_.depth;
     block.prefetch.row_bytes = block.pack.columns * 2;
     block.prefetch.row_stride = block.pack.term_stride * 2;
-    spread_over(block.prefetch, products(column_block_) * weights_.tiles());
+    block.prefetch.spread_over_calls(products(column_block_) * weights_.tiles());
     return block;
   }
   [[nodiscard]] std::int64_t products(std::int64_t columns) const {
@@ -92,8 +92,18 @@ class ColumnsExecutor final : public Executor {
   }
 
   void run_block(const Operands& operands, const Block& block, Block& next, float* sums) const;
-  void finish(const Operands& operands, const Block& block, std::int64_t k, std::int64_t n,
-              const float* sums) const;
+  void finish(const Operands& operands, const Block& block, std::int64_t k, std::int64_t n, const float* sums,
+              const float* bias) const;
+  /// Y's row of the first output of strip k.
+  [[nodiscard]] std::int64_t first_row(std::int64_t product, std::int64_t k) const {
+    return (product / shape_.d * shape_.outs + k * tile_rows) * shape_.d + product % shape_.d;
+  }
+  /// Of the outputs of strips k and k + 1.
+  void widen_bias(const void* bias, std::int64_t product, std::int64_t k, float* widened) const {
+    const auto* all = static_cast<const BFloat16*>(bias) + first_row(product, k);
+    const std::int64_t outs = std::min<std::int64_t>(2 * tile_rows, shape_.outs - k * tile_rows);
+    for (std::int64_t m = 0; m < outs; ++m) widened[m] = static_cast<float>(all[m * shape_.d]);
+  }
 
   Job job_;
   simd::Shape shape_;
@@ -118,6 +128,8 @@ void ColumnsExecutor::run_block(const Operands& operands, const Block& block, Bl
   for (std::int64_t k = 0; k < weights_.strips(); k += 2) {
     const std::int64_t a_strips = std::min<std::int64_t>(2, weights_.strips() - k);
     for (std::int64_t r = 0; r < a_strips; ++r) args.a[r] = weights_.strip(block.product, k + r);
+    float bias[2 * tile_rows] = {};
+    if (job_.problem.bias) widen_bias(operands.bias, block.product, k, bias);
     for (std::int64_t n = 0; n < strips; n += 2) {
       const std::int64_t b_strips = std::min<std::int64_t>(2, strips - n);
       for (std::int64_t s = 0; s < b_strips; ++s)
@@ -126,7 +138,8 @@ void ColumnsExecutor::run_block(const Operands& operands, const Block& block, Bl
       job_.kernels.product[a_strips - 1][b_strips - 1](args);
       for (std::int64_t r = 0; r < a_strips; ++r) {
         for (std::int64_t s = 0; s < b_strips; ++s)
-          finish(operands, block, k + r, n + s, sums + r * args.c_a_step + s * args.c_b_step);
+          finish(operands, block, k + r, n + s, sums + r * args.c_a_step + s * args.c_b_step,
+                 job_.problem.bias ? bias + r * tile_rows : nullptr);
       }
       // Rows that were asked for a product ago or earlier.
       if (next.pack.columns > 0) pack_until(next, pairs() * done / all);
@@ -136,24 +149,16 @@ void ColumnsExecutor::run_block(const Operands& operands, const Block& block, Bl
 }
 
 void ColumnsExecutor::finish(const Operands& operands, const Block& block, std::int64_t k, std::int64_t n,
-                             const float* sums) const {
-  const std::int64_t first_out = k * tile_rows;
-  const std::int64_t row =
-      (block.product / shape_.d * shape_.outs + first_out) * shape_.d + block.product % shape_.d;
+                             const float* sums, const float* bias) const {
   FinishArgs args{};
   args.c = sums;
   args.c_stride = sums_stride;
-  args.rows = static_cast<int>(std::min<std::int64_t>(tile_rows, shape_.outs - first_out));
+  args.rows = static_cast<int>(std::min<std::int64_t>(tile_rows, shape_.outs - k * tile_rows));
   args.reals = static_cast<int>(std::min<std::int64_t>(tile_rows, block.pack.columns - n * tile_rows));
-  float bias[tile_rows];
-  if (job_.problem.bias) {
-    const auto* all = static_cast<const BFloat16*>(operands.bias) + row;
-    for (int m = 0; m < args.rows; ++m) bias[m] = static_cast<float>(all[m * shape_.d]);
-    args.row_bias = bias;
-  }
+  args.row_bias = bias;
   args.activation = shape_.activation;
-  args.y =
-      static_cast<std::uint16_t*>(operands.y) + row * shape_.y_stride + block.first_column + n * tile_rows;
+  args.y = static_cast<std::uint16_t*>(operands.y) + first_row(block.product, k) * shape_.y_stride +
+           block.first_column + n * tile_rows;
   args.y_stride = shape_.d * shape_.y_stride;
   job_.kernels.finish[0](args);
 }

@@ -40,12 +40,6 @@ class TileRegisters {
   const KernelSet& kernels_;
 };
 
-/// Asks for all lines of X little by little, in so many calls of advance().
-inline void spread_over(Prefetch& prefetch, std::int64_t calls) {
-  const std::int64_t lines = prefetch.rows * ((prefetch.row_bytes + prefetch.step - 1) / prefetch.step);
-  prefetch.lines_per_call = (lines + calls - 1) / calls;
-}
-
 /// Tasks [first, last) one after the other on tile registers: run(block, next), where block_at(task, place)
 /// makes a task's block in one of two places of scratch memory; `next` is empty after the last.
 template <class BlockAt, class Run>

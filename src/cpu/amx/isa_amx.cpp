@@ -33,7 +33,7 @@ bool usable() {
 }  // namespace simd::amx_tiles
 
 namespace amx {
-const KernelSet tiles_of_cpu = simd::amx_tiles::make_kernels(
+constinit const KernelSet tiles_of_cpu = simd::amx_tiles::make_kernels(
     "this CPU has no AMX (tiles, bf16), or the system does not allow it", simd::amx_tiles::usable);
 }  // namespace amx
 }  // namespace kronsparse

@@ -5,5 +5,5 @@
 #include "cpu/amx/make_kernels.hpp"
 
 namespace kronsparse::amx {
-const KernelSet emulated_tiles = simd::tile_arrays::make_kernels("", [] { return true; });
+constinit const KernelSet emulated_tiles = simd::tile_arrays::make_kernels("", [] { return true; });
 }  // namespace kronsparse::amx

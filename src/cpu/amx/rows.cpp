@@ -86,7 +86,7 @@ class RowsExecutor final : public Executor {
     block.prefetch.row_stride = shape_.x_stride * 2;
     block.prefetch.step = std::max(Prefetch::line, group_ == 16 ? shape_.d * 2 : 0);
     const std::int64_t calls = (weights_.strips() + 1) / 2 * group_ * ((block_strips() + 1) / 2);
-    spread_over(block.prefetch, calls * weights_.tiles());
+    block.prefetch.spread_over_calls(calls * weights_.tiles());
     return block;
   }
   /// Packs samples until `row` of them are there.

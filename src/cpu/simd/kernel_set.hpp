@@ -35,8 +35,11 @@ struct Prefetch {
   /// for beside little to compute; and so do tiles that also send an outbox.
   __attribute__((always_inline)) void spread_over(std::int64_t tiles, std::int64_t depth, bool sends) {
     interval = sends ? short_interval : depth < 64 ? 16 : 32;
+    spread_over_calls(tiles * ((depth + interval - 1) / interval));
+  }
+  /// Asks for all of it in so many calls of advance().
+  __attribute__((always_inline)) void spread_over_calls(std::int64_t calls) {
     const std::int64_t lines = rows * ((row_bytes + step - 1) / step);
-    const std::int64_t calls = tiles * ((depth + interval - 1) / interval);
     lines_per_call = calls > 0 ? (lines + calls - 1) / calls : lines;
   }
   __attribute__((always_inline)) void advance() {
