@@ -35,7 +35,7 @@ class ColumnsExecutor final : public Executor {
     const auto run_range = [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
       auto* sums = reinterpret_cast<float*>(scratch + 2 * block_bytes());
       const auto make = [&](std::int64_t task, std::int64_t place) {
-        return block_at(task, blocks, operands.x, scratch + place * block_bytes());
+        return block_at(task, blocks, operands, scratch + place * block_bytes());
       };
       const auto compute = [&](Block& block, Block& next) {
         pack_until(block, pairs());
@@ -63,13 +63,13 @@ class ColumnsExecutor final : public Executor {
     return static_cast<std::size_t>(2 * block_bytes()) + 4 * tile_sums * sizeof(float);
   }
 
-  [[nodiscard]] Block block_at(std::int64_t task, std::int64_t blocks, const void* x,
+  [[nodiscard]] Block block_at(std::int64_t task, std::int64_t blocks, const Operands& operands,
                                std::byte* strips) const {
     Block block;
     block.product = task / blocks;
     block.first_column = task % blocks * column_block_;
     const std::int64_t row = block.product / shape_.d * shape_.depth * shape_.d + block.product % shape_.d;
-    block.pack.x = static_cast<const std::uint16_t*>(x) + row * shape_.x_stride + block.first_column;
+    block.pack.x = static_cast<const std::uint16_t*>(operands.x) + row * shape_.x_stride + block.first_column;
     block.pack.term_stride = shape_.d * shape_.x_stride;
     block.pack.terms = shape_.depth;
     block.pack.columns = std::min(column_block_, shape_.batch - block.first_column);
@@ -78,6 +78,11 @@ class ColumnsExecutor final : public Executor {
     block.prefetch.rows = shape_.depth;
     block.prefetch.row_bytes = block.pack.columns * 2;
     block.prefetch.row_stride = block.pack.term_stride * 2;
+    // Lines of Y have to be there before they are written.
+    const auto* y = static_cast<const std::uint16_t*>(operands.y) +
+                    first_row(block.product, 0) * shape_.y_stride + block.first_column;
+    block.prefetch.later = {reinterpret_cast<const char*>(y), shape_.outs, block.pack.columns * 2,
+                            shape_.d * shape_.y_stride * 2};
     block.prefetch.spread_over_calls(products(column_block_) * weights_.tiles());
     return block;
   }

@@ -44,7 +44,8 @@ struct PackColumnsArgs {
   std::byte* strips;
 };
 
-/// Samples of X (batch_first) to strips of rows, one for each of J neighbouring j. Terms 16 apart are pairs.
+/// Samples of X (batch_first) to strips of rows, one for each of J neighbouring j. Pairs are terms 16 apart,
+/// or neighbours where J is 1.
 struct PackRowsArgs {
   const std::uint16_t* x;      ///< first sample of the strip, first term, first j
   std::int64_t sample_stride;  ///< elements from one sample to the next

@@ -6,12 +6,25 @@
 
 namespace kronsparse::simd::KRONSPARSE_ISA {
 
-/// `count` elements of 16, each in a lane of its own, the others zero; nothing is read beyond them.
+/// `count` elements of 32, the others zero; nothing is read beyond them.
+KRONSPARSE_INLINE Vector<uint16_t> load_line(const uint16_t* source, int64_t count) {
+  if (count >= 32) return load(source);
+#if defined(__AVX512BW__)
+  const auto valid = static_cast<__mmask32>(count > 0 ? (1U << static_cast<unsigned>(count)) - 1U : 0U);
+  return bits_as<Vector<uint16_t>>(_mm512_maskz_loadu_epi16(valid, source));
+#else
+  uint16_t some[32] = {};
+  if (count > 0) __builtin_memcpy(some, source, static_cast<size_t>(count) * sizeof *source);
+  return load(some);
+#endif
+}
+/// The same of 16, each in a lane of its own.
 KRONSPARSE_INLINE Vu load_some(const uint16_t* source, int64_t count) {
   if (count >= 16) return load_half(source);
-  uint16_t some[16] = {};
-  if (count > 0) __builtin_memcpy(some, source, static_cast<size_t>(count) * sizeof *source);
-  return load_half(some);
+  const Vector<uint16_t> some = load_line(source, count);
+  HalfVector half;
+  __builtin_memcpy(&half, &some, sizeof half);
+  return __builtin_convertvector(half, Vu);
 }
 
 /// A line of a tile: 16 pairs.
@@ -81,6 +94,12 @@ void pack_rows(const amx::PackRowsArgs& args) {
     const uint16_t* x = args.x + row * args.sample_stride;
     std::byte* line = args.strips + static_cast<ptrdiff_t>(64) * row;
     for (int64_t term = 0; term < args.terms; term += amx::tile_terms, line += amx::tile_bytes) {
+      if constexpr (J == 1) {
+        // As they lie.
+        store(reinterpret_cast<uint16_t*>(line),
+              load_line(x + term, row < args.samples ? args.terms - term : 0));
+        continue;
+      }
       Vu u[J] = {}, v[J] = {};
       if (row < args.samples) {
         load_terms<J>(x, args, term, u);

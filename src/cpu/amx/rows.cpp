@@ -30,7 +30,7 @@ class RowsExecutor final : public Executor {
     const auto run_range = [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
       auto* sums = reinterpret_cast<float*>(scratch + 2 * block_bytes());
       const auto make = [&](std::int64_t task, std::int64_t place) {
-        return block_at(task, blocks, operands.x, scratch + place * block_bytes());
+        return block_at(task, blocks, operands, scratch + place * block_bytes());
       };
       const auto compute = [&](Block& block, Block& next) {
         pack_until(block, block.rows);
@@ -67,7 +67,7 @@ class RowsExecutor final : public Executor {
   }
   [[nodiscard]] int log_group() const { return std::countr_zero(static_cast<unsigned>(group_)); }
 
-  [[nodiscard]] Block block_at(std::int64_t task, std::int64_t blocks, const void* x,
+  [[nodiscard]] Block block_at(std::int64_t task, std::int64_t blocks, const Operands& operands,
                                std::byte* strips) const {
     const std::int64_t groups = shape_.d / group_;
     const std::int64_t product = samples_first_ ? task % products() : task / blocks;
@@ -77,7 +77,7 @@ class RowsExecutor final : public Executor {
     block.first_sample = (samples_first_ ? task / products() : task % blocks) * sample_block_;
     block.samples = std::min(sample_block_, shape_.batch - block.first_sample);
     block.rows = (block.samples + tile_rows - 1) / tile_rows * tile_rows;
-    block.x = static_cast<const std::uint16_t*>(x) + block.first_sample * shape_.x_stride +
+    block.x = static_cast<const std::uint16_t*>(operands.x) + block.first_sample * shape_.x_stride +
               block.i * shape_.depth * shape_.d + block.first_j;
     block.strips = strips;
     block.prefetch.row = reinterpret_cast<const char*>(block.x);
@@ -85,6 +85,14 @@ class RowsExecutor final : public Executor {
     block.prefetch.row_bytes = (shape_.depth * shape_.d - block.first_j) * 2;
     block.prefetch.row_stride = shape_.x_stride * 2;
     block.prefetch.step = std::max(Prefetch::line, group_ == 16 ? shape_.d * 2 : 0);
+    if (group_ < 16) {
+      // Lines of Y have to be there before they are written; of a large d, that would be all lines for each
+      // 16 j.
+      const auto* y = static_cast<const std::uint16_t*>(operands.y) + block.first_sample * shape_.y_stride +
+                      block.i * shape_.outs * shape_.d;
+      block.prefetch.later = {reinterpret_cast<const char*>(y), block.samples, shape_.outs * shape_.d * 2,
+                              shape_.y_stride * 2};
+    }
     const std::int64_t calls = (weights_.strips() + 1) / 2 * group_ * ((block_strips() + 1) / 2);
     block.prefetch.spread_over_calls(calls * weights_.tiles());
     return block;
@@ -126,10 +134,10 @@ class RowsExecutor final : public Executor {
 void RowsExecutor::choose_block() {
   constexpr std::int64_t pair = std::int64_t{2} * tile_rows;
   const auto l2 = static_cast<std::int64_t>(cpu_info().l2_bytes);
-  // Weights that stay in L2 need few samples to meet them, enough to be worth a task; others come from
-  // further away for every block, which is then as large as L2 holds.
-  constexpr std::int64_t task_bytes = 64 << 10;
-  std::int64_t samples = task_bytes / (group_ * shape_.depth * 2);
+  // Weights that stay in L2 need few samples to meet them, enough to be worth a task: X, sums and Y of these
+  // then stay in L1. Others come from further away for every block, which is then as large as L2 holds.
+  const auto l1 = static_cast<std::int64_t>(cpu_info().l1_bytes);
+  std::int64_t samples = l1 / 6 / (group_ * shape_.depth * 2);
   if (weights_.strips() * group_bytes() > l2 / 4)
     samples = std::max(samples, l2 * 5 / 16 / group_bytes() * tile_rows);
   samples = std::clamp<std::int64_t>(samples, pair, 256);

@@ -8,6 +8,7 @@ namespace kronsparse::amx {
 
 void Weights::pack(const Problem& problem, const void* values) {
   const bool as_rows = shape_.layout == Layout::batch_last;
+  const bool is_sorted = !as_rows && shape_.d > 1;
   const auto* bits = static_cast<const std::uint16_t*>(values);
   const simd::ValueStrides strides = simd::value_strides(problem);
   const auto pack_strip = [&](std::int64_t task) {
@@ -20,8 +21,8 @@ void Weights::pack(const Problem& problem, const void* values) {
       for (int out = 0; out < tile_rows; ++out) {
         for (int place = 0; place < tile_terms; ++place) {
           const int pair = place / 2;
-          // The pairs that X has: neighbours where its rows are terms, 16 apart where its samples are rows.
-          const std::int64_t l = first_term + (as_rows ? place : pair + place % 2 * 16);
+          // The pairs that X has: neighbours, or 16 apart where it is sorted by j.
+          const std::int64_t l = first_term + (is_sorted ? pair + place % 2 * 16 : place);
           const std::int64_t k = first_out + out;
           std::uint16_t value = 0;
           if (k < shape_.outs && l < shape_.depth) value = block[k * strides.k + l * strides.l];

@@ -16,20 +16,30 @@ enum class Storage : std::uint8_t { same, f16, bf16, complex };
 /// Mirrors kronsparse::Activation, which ISA files must not see (see above).
 enum class Act : std::uint8_t { none, relu, gelu, gelu_tanh, silu };
 
-/// A block of rows fetched into L2 little by little, while something else is
-/// computed. Asking for many lines at once would stall on the few a core can
-/// have under way, so the micro-kernel asks for a few every `interval` terms.
-struct Prefetch {
+/// Lines of a block of rows.
+struct PrefetchedRows {
+  static constexpr std::int64_t line = 64;
+
   const char* row = nullptr;
   std::int64_t rows = 0;
   std::int64_t row_bytes = 0;
   std::int64_t row_stride = 0;  ///< bytes
   std::int64_t step = line;     ///< bytes from one line to the next that is wanted
+
+  [[nodiscard]] __attribute__((always_inline)) std::int64_t lines() const {
+    return rows * ((row_bytes + step - 1) / step);
+  }
+};
+
+/// Rows fetched into L2 little by little, while something else is computed.
+/// Asking for many lines at once would stall on the few a core can have under
+/// way, so the micro-kernel asks for a few every `interval` terms.
+struct Prefetch : PrefetchedRows {
+  PrefetchedRows later = {};  ///< what follows: Y, where it is not written around the caches
   std::int64_t offset = 0;
   std::int64_t interval = 32;
   std::int64_t lines_per_call = 0;
 
-  static constexpr std::int64_t line = 64;
   static constexpr std::int64_t short_interval = 8;
   /// Spreads the block over so many tiles of this depth. Short sums ask more often, for they have much to ask
   /// for beside little to compute; and so do tiles that also send an outbox.
@@ -39,8 +49,8 @@ struct Prefetch {
   }
   /// Asks for all of it in so many calls of advance().
   __attribute__((always_inline)) void spread_over_calls(std::int64_t calls) {
-    const std::int64_t lines = rows * ((row_bytes + step - 1) / step);
-    lines_per_call = calls > 0 ? (lines + calls - 1) / calls : lines;
+    const std::int64_t all = lines() + later.lines();
+    lines_per_call = calls > 0 ? (all + calls - 1) / calls : all;
   }
   __attribute__((always_inline)) void advance() {
     // Locals: as far as the compiler knows, somebody could look at the members in between.
@@ -55,6 +65,12 @@ struct Prefetch {
         from += row_stride;
         --left;
       }
+    }
+    if (left == 0) {
+      static_cast<PrefetchedRows&>(*this) = later;
+      later.rows = 0;
+      offset = 0;
+      return;
     }
     row = from;
     rows = left;

@@ -37,6 +37,12 @@ void RowsPart<Real>::choose_blocks(const std::vector<Segments>& segments) {
   const std::int64_t per_term = widest_ + (full_ ? full_tile_rows : max_tile_rows) * group_lanes_;
   depth_block_ = even_block(depth_, std::max<std::int64_t>(32, l1 / (per_term * real)), 2);
 
+  stream_ = writes_around_caches(problem_);
+  const std::int64_t y_run = shape_.outs * shape_.d * static_cast<std::int64_t>(element_bytes(problem_));
+  blocks_share_lines_ = stream_ && !full_ && shape_.layout == Layout::batch_first && shape_.a > 1 &&
+                        y_run % static_cast<std::int64_t>(cache_line) != 0 &&
+                        y_run <= std::int64_t{4} * static_cast<std::int64_t>(cache_line);
+
   choose_units(segments);
   const std::int64_t unit_width = repeated_ ? group_lanes_ : units_.width;
   copy_depth_ = depth_;
@@ -66,6 +72,8 @@ void RowsPart<Real>::choose_blocks(const std::vector<Segments>& segments) {
   auto rows = std::min<std::int64_t>({l2 / 4 / row_bytes, static_cast<std::int64_t>(64 / row_pages), 240});
   // Weights that do not stay in L2 after all are read once for these rows: the more of them the better.
   if (weights_stay_) rows = std::min<std::int64_t>(l2 / 2 / (unit_width * depth_ * real), 2 * whole_tiles);
+  // A line should still be in L1 when the next block writes its part of it.
+  if (blocks_share_lines_) rows = std::min(rows, 2 * whole_tiles);
   rows = std::max(rows, copy_depth_ < depth_ ? max_tile_rows : whole_tiles);
   const std::int64_t threads = threads_for(seconds_alone(problem_, kernels_));
   const std::int64_t others = block_groups() * units_.count;
@@ -77,7 +85,7 @@ void RowsPart<Real>::choose_blocks(const std::vector<Segments>& segments) {
   const auto too_few = [&] { return threads > 1 && tasks() < 2 * threads; };
   if (too_few()) block_group_ = 1;
   const std::int64_t parts = too_few() ? (4 * threads + tasks() - 1) / std::max<std::int64_t>(tasks(), 1) : 1;
-  std::int64_t per_task = (units_.per_copy + parts - 1) / parts;
+  std::int64_t per_task = std::min(units_.per_task, (units_.per_copy + parts - 1) / parts);
   if (copy_depth_ < depth_) {
     per_task = std::clamp<std::int64_t>(l2 / 4 / (row_block_ * widest_ * real), 1, per_task);
   }
@@ -92,7 +100,6 @@ void RowsPart<Real>::choose_blocks(const std::vector<Segments>& segments) {
   } else if (depth_block_ < depth_) {
     sums_size_ = row_block_ * widest_;
   }
-  stream_ = writes_around_caches(problem_);
 }
 
 template <class Real>
@@ -105,8 +112,10 @@ void RowsPart<Real>::Units::set_per_task(std::int64_t panels_of_task) {
 
 /// Units by segments: all narrow ones together; of the full ones as many as
 /// leave room in half of L2 for a good number of rows. Where that half does not hold
-/// the weights of them all, x is no larger than y and a segment is a cache line, one
-/// segment, whose weights stay from one block of rows to the next.
+/// the weights of them all, x is no larger than y and a vector is a cache line, one
+/// segment, whose weights stay from one block of rows to the next. Of halves a line is
+/// two segments: those are taken together, for a part of the outputs, unless more than
+/// L2 of weights would have to be cut into more parts and lines of Y lie side by side.
 template <class Real>
 void RowsPart<Real>::choose_units(const std::vector<Segments>& segments) {
   const Segments& last = segments.back();
@@ -123,9 +132,18 @@ void RowsPart<Real>::choose_units(const std::vector<Segments>& segments) {
         panels_.groups().front().width * depth_ * static_cast<std::int64_t>(sizeof(Real));
     weights_stay_ = kernels_.lanes * sizeof(Real) == cache_line && shape_.outs >= shape_.depth &&
                     last.count * weights > l2 / 2 && weights <= 2 * l2;
-    if (weights_stay_) count = 1;
+    if (weights_stay_) {
+      const bool halves = shape_.storage == Storage::f16 || shape_.storage == Storage::bf16;
+      count = halves && last.count > 1 && (weights <= l2 || last.count > 2) ? 2 : 1;
+      panels_.take_together(count);
+    }
     units_.width = count * kernels_.lanes;
     units_.per_copy = count * panels_.groups().front().panels_per_segment;
+    if (weights_stay_ && count > 1) {
+      const std::int64_t tasks = (count * weights + l2 * 9 / 10 - 1) / (l2 * 9 / 10);
+      units_.set_per_task(even_block(units_.per_copy, (units_.per_copy + tasks - 1) / tasks, count));
+      return;
+    }
   }
   units_.set_per_task(units_.per_copy);
 }

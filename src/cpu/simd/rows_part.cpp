@@ -55,7 +55,8 @@ auto RowsPart<Real>::task_at(std::int64_t index) const -> Task {
   return task;
 }
 
-/// What a task reads of the rows of X; nothing where they are not runs.
+/// What a task reads of the rows of X, and writes to lines of Y that it has to read first; nothing where rows
+/// are not runs.
 template <class Real>
 Prefetch RowsPart<Real>::prefetch_of(const Operands& operands, const Task& task) const {
   if (shape_.layout != Layout::batch_first) return {};
@@ -63,14 +64,21 @@ Prefetch RowsPart<Real>::prefetch_of(const Operands& operands, const Task& task)
   const std::int64_t run = shape_.depth * shape_.d;
   const auto* first = static_cast<const char*>(operands.x) +
                       (task.first_row * shape_.x_stride + task.first_block * run) * bytes;
-  Prefetch rows{first, task.rows, (task.last_block - task.first_block) * run * bytes,
-                shape_.x_stride * bytes};
+  const std::int64_t blocks = task.last_block - task.first_block;
+  Prefetch rows;
+  static_cast<PrefetchedRows&>(rows) = {first, task.rows, blocks * run * bytes, shape_.x_stride * bytes};
   if (weights_stay_) {
     // A segment is a line of each term, and there are more of them.
     const std::int64_t before = task.unit.first_j / shape_.unit * bytes;
     rows.row += before;
     rows.row_bytes -= before;
     rows.step = shape_.d * bytes;
+  }
+  if (blocks_share_lines_) {
+    const std::int64_t y_run = shape_.outs * shape_.d;
+    const auto* y = static_cast<const char*>(operands.y) +
+                    (task.first_row * shape_.y_stride + task.first_block * y_run) * bytes;
+    rows.later = {y, task.rows, blocks * y_run * bytes, shape_.y_stride * bytes};
   }
   return rows;
 }

@@ -127,6 +127,8 @@ class RowsPart {
   std::int64_t copy_size_ = 0;
   std::int64_t sums_size_ = 0;
   bool stream_ = false;
+  /// Blocks i write parts of the same lines of Y, which therefore cannot be written around the caches.
+  bool blocks_share_lines_ = false;
   std::size_t packed_size_ = 0;
   AlignedArray<Real> packed_;
 };

@@ -99,6 +99,10 @@ class Panels {
 
   Panels(const std::vector<Segments>& segments, std::int64_t outs, int lanes, int widest);
 
+  /// From now on so many neighbouring segments take turns: the first panel of each, then the second. Where
+  /// panels are packed does not change.
+  void take_together(std::int64_t segments) noexcept { together_ = segments; }
+
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
   [[nodiscard]] Panel operator[](std::int64_t index) const noexcept;
   [[nodiscard]] const std::vector<Group>& groups() const noexcept { return groups_; }
@@ -107,6 +111,7 @@ class Panels {
 
  private:
   int lanes_;
+  std::int64_t together_ = 1;  ///< segments
   std::vector<Group> groups_;  ///< as many as there are widths
   std::int64_t size_ = 0;
   std::int64_t packed_width_ = 0;
@@ -116,8 +121,12 @@ inline Panel Panels::operator[](std::int64_t index) const noexcept {
   std::size_t last = groups_.size() - 1;
   while (index < groups_[last].first_panel) --last;
   const Group& group = groups_[last];
-  const std::int64_t segment = (index - group.first_panel) / group.panels_per_segment;
-  const std::int64_t within = index - group.first_panel - segment * group.panels_per_segment;
+  const std::int64_t whole = together_ * group.panels_per_segment;
+  const std::int64_t set = (index - group.first_panel) / whole;
+  const std::int64_t in_set = index - group.first_panel - set * whole;
+  const std::int64_t set_segments = std::min(together_, group.segments.count - set * together_);
+  const std::int64_t segment = set * together_ + in_set % set_segments;
+  const std::int64_t within = in_set / set_segments;
   const std::int64_t first_vector = within * group.fewest_vectors + std::min(within, group.wider_panels);
   Panel panel{};
   panel.segment = {group.segments.first + segment * group.segments.width, group.segments.width};
