@@ -70,11 +70,12 @@ class RowsExecutor final : public Executor {
   [[nodiscard]] Block block_at(std::int64_t task, std::int64_t blocks, const Operands& operands,
                                std::byte* strips) const {
     const std::int64_t groups = shape_.d / group_;
-    const std::int64_t product = samples_first_ ? task % products() : task / blocks;
+    const std::int64_t set = task / (blocks * together_), in_set = task % (blocks * together_);
+    const std::int64_t product = set * together_ + in_set % together_;
     Block block;
     block.i = product / groups;
     block.first_j = product % groups * group_;
-    block.first_sample = (samples_first_ ? task / products() : task % blocks) * sample_block_;
+    block.first_sample = in_set / together_ * sample_block_;
     block.samples = std::min(sample_block_, shape_.batch - block.first_sample);
     block.rows = (block.samples + tile_rows - 1) / tile_rows * tile_rows;
     block.x = static_cast<const std::uint16_t*>(operands.x) + block.first_sample * shape_.x_stride +
@@ -85,9 +86,9 @@ class RowsExecutor final : public Executor {
     block.prefetch.row_bytes = (shape_.depth * shape_.d - block.first_j) * 2;
     block.prefetch.row_stride = shape_.x_stride * 2;
     block.prefetch.step = std::max(Prefetch::line, group_ == 16 ? shape_.d * 2 : 0);
-    if (group_ < 16) {
-      // Lines of Y have to be there before they are written; of a large d, that would be all lines for each
-      // 16 j.
+    // Lines of Y have to be there before they are written: those of all j with the first of them, unless the
+    // others come much later.
+    if (block.first_j == 0 && together_ >= groups) {
       const auto* y = static_cast<const std::uint16_t*>(operands.y) + block.first_sample * shape_.y_stride +
                       block.i * shape_.outs * shape_.d;
       block.prefetch.later = {reinterpret_cast<const char*>(y), block.samples, shape_.outs * shape_.d * 2,
@@ -126,9 +127,9 @@ class RowsExecutor final : public Executor {
   int group_;  ///< J: neighbouring j that are taken together
   Weights weights_;
   std::int64_t sample_block_ = 0;
-  /// Neighbouring tasks share samples, whose lines may belong to two blocks i; otherwise i and j, and
-  /// weights.
-  bool samples_first_ = false;
+  /// Products whose tasks of the same samples are neighbours: lines of X and Y may belong to several of them.
+  /// Otherwise tasks of the same weights are.
+  std::int64_t together_ = 1;
 };
 
 void RowsExecutor::choose_block() {
@@ -144,7 +145,13 @@ void RowsExecutor::choose_block() {
   const std::int64_t threads = threads_for(job_.seconds_alone);
   if (threads > 1) samples = std::max(pair, std::min(samples, shape_.batch * products() / (4 * threads)));
   sample_block_ = simd::even_block(shape_.batch, samples, pair);
-  samples_first_ = static_cast<std::int64_t>(weights_.bytes()) <= l2 / 4;
+  // All of them, or all j of a block i, as long as their weights stay in L2.
+  const std::int64_t weights = static_cast<std::int64_t>(weights_.bytes());
+  if (weights <= l2 / 4) {
+    together_ = products();
+  } else if (weights / shape_.a <= l2 / 4) {
+    together_ = shape_.d / group_;
+  }
 }
 
 /// One j, two strips of outputs, all samples of the block.
