@@ -223,7 +223,9 @@ def test_halves_are_held_against_f32_of_their_own_minute():
     cpu = run_record(machine={"cpu": "C"}, suite="cpu-targets", threads=2)
     apart = [row("1x4x4x2", "kronsparse", 2.0, dtype="f32"), row("1x4x4x2", "kronsparse", 3.0)]
     assert halves_over_f32(collect([cpu, *apart]), "f16", "batch_last") == [1.5]
-    by_turns = [apart[0], row("1x4x4x2", "kronsparse", 3.0, f32_median_s=4.0)]
+    older = [apart[0], row("1x4x4x2", "kronsparse", 3.0, f32_median_s=4.0)]
+    assert halves_over_f32(collect([cpu, *older]), "f16", "batch_last") == [0.75]
+    by_turns = [apart[0], row("1x4x4x2", "kronsparse", 3.0, over_f32=0.75)]
     assert halves_over_f32(collect([cpu, *by_turns]), "f16", "batch_last") == [0.75]
     told = "\n".join(summary([cpu, *apart]))
     assert "f16 over f32, ours, median 1.50, worst 1.50 (target no slower: **missed** on 1 of 1)" in told

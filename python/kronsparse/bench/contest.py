@@ -22,7 +22,7 @@ from kronsparse.bench.devices import CpuDevice, Device, Rotation
 from kronsparse.bench.problems import Problem
 from kronsparse.bench.results import OURS, Row
 from kronsparse.bench.spellings import Product, Spelling, spellings_for
-from kronsparse.bench.timing import Effort, Timing, interleaved
+from kronsparse.bench.timing import Effort, Timing, interleaved, ratio_by_turns
 
 DENSE_BYTES = 4e9  # larger weights are not tried
 # What knows nothing of the structure is left out when it would take this many floors. Who takes this many
@@ -36,6 +36,7 @@ TRIAL_S, MOST_TRIED = 0.2e-3, 20
 # Whoever takes this many times the fastest of all is not timed to the last percent.
 SLOW, SLOW_RUNS = 10.0, 2
 PROBE_RUNS = 5  # of a problem's own ceilings
+F32_ROUNDS = 15  # of halves by turns with f32
 
 
 @dataclass
@@ -111,7 +112,7 @@ class Contest:
     problem: Problem
     contenders: list[Contender] = field(default_factory=list)
     own_ceilings: Ceilings | None = None
-    f32_s: float | None = None  # of ours, by turns with its halves
+    over_f32: float | None = None  # ours in half precision over ours in f32
     _plans: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Contest:
@@ -257,10 +258,10 @@ class Contest:
                 one.call = None  # frees its weights
         return [one for one in self.contenders if one.call is not None]
 
-    def _in_f32(self) -> Callable[[], Tensor] | None:
-        """Ours on a problem of halves, but in f32: on a CPU halves must be no slower, which two times of
+    def _over_f32(self) -> float | None:
+        """Ours on a problem of halves over ours in f32: on a CPU halves must be no slower, which two times of
         different minutes do not show."""
-        ours = next((one for one in self.contenders if one.family == OURS and one.call is not None), None)
+        ours = next((one.call for one in self.contenders if one.family == OURS), None)
         problem = replace(self.problem, dtype="f32", modes=("fp32",))
         table = self.table
         if not table.probe or self.problem.dtype == "f32" or ours is None or not table.arena.holds(problem):
@@ -270,7 +271,7 @@ class Contest:
         plan = self._plans.enter_context(made)
         call = Rotation([self._bound(plan, x, y) for x, y in table.arena.operands(problem)])
         call()
-        return call
+        return ratio_by_turns(ours, call, F32_ROUNDS, table.device.seconds_of)
 
     def time(self) -> list[Row]:
         """Times the finalists by turns; a row for everyone."""
@@ -287,13 +288,8 @@ class Contest:
         if probe:
             calls += probe.calls
             schedules += [(1, PROBE_RUNS)] * len(probe.calls)
-        in_f32 = self._in_f32()
-        if in_f32:
-            calls.append(in_f32)
-            schedules.append(effort.schedule(device.seconds_of(in_f32)))
         timings = interleaved(calls, schedules, device.seconds_of)
-        if in_f32:
-            self.f32_s = timings.pop().median_s
+        self.over_f32 = self._over_f32()
         of_contenders, of_probe = timings[: len(finalists)], timings[len(finalists) :]
         for one, timing in zip(finalists, of_contenders, strict=True):
             one.timing = timing
@@ -311,7 +307,7 @@ class Contest:
             "floor_s": self.floor_s,
             "floor_bound": self.floor_bound,
             **({"ceilings": asdict(self.own_ceilings)} if self.own_ceilings else {}),
-            **({"f32_median_s": self.f32_s} if self.f32_s and contender.family == OURS else {}),
+            **({"over_f32": self.over_f32} if self.over_f32 and contender.family == OURS else {}),
         }
 
 

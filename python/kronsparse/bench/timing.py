@@ -80,3 +80,27 @@ def interleaved(
             if done < runs:
                 mine.append(clock(call, repeats))
     return [Timing.of(mine, repeats) for mine, (repeats, _) in zip(seconds, schedules, strict=True)]
+
+
+def ratio_by_turns(
+    call: Callable[[], object],
+    other: Callable[[], object],
+    rounds: int,
+    clock: Callable[[Callable[[], object], int], float] = seconds_of,
+) -> float:
+    """How many times as long as the other a call takes: the median over pairs that follow each other.
+
+    On a machine whose speed changes within seconds both of a pair see the same one; two medians may not.
+
+    >>> ticks = iter([3.0, 2.0, 30.0, 15.0, 20.0, 10.0])
+    >>> ratio_by_turns(print, len, 3, lambda call, repeats: next(ticks))
+    1.5
+    """
+    ratios = []
+    for done in range(rounds):
+        if done % 2 == 0:
+            mine, others = clock(call, 1), clock(other, 1)
+        else:
+            others, mine = clock(other, 1), clock(call, 1)
+        ratios.append(mine / others)
+    return statistics.median(ratios)
