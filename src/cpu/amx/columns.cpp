@@ -12,6 +12,8 @@
 namespace kronsparse::amx {
 namespace {
 
+constexpr std::int64_t sums_stride = std::int64_t{2} * tile_rows;
+
 class ColumnsExecutor final : public Executor {
  public:
   explicit ColumnsExecutor(const Job& job)
@@ -22,6 +24,8 @@ class ColumnsExecutor final : public Executor {
     std::int64_t columns = std::min<std::int64_t>(l2 / 4 / weights_.strip_bytes() * tile_rows, 2048);
     if (threads > 1) columns = std::min(columns, shape_.batch * shape_.a * shape_.d / (4 * threads));
     column_block_ = simd::even_block(shape_.batch, std::max(columns, pair), pair);
+    stream_ = simd::writes_around_caches(job.problem) &&
+              simd::whole_cache_lines<std::uint16_t>(shape_.d * shape_.y_stride);
     simd::reserve_scratch(scratch_bytes(), static_cast<int>(threads));
   }
 
@@ -35,7 +39,7 @@ class ColumnsExecutor final : public Executor {
     const auto run_range = [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
       auto* sums = reinterpret_cast<float*>(scratch + 2 * block_bytes());
       const auto make = [&](std::int64_t task, std::int64_t place) {
-        return block_at(task, blocks, operands, scratch + place * block_bytes());
+        return block_at(task, blocks, operands.x, scratch + place * block_bytes());
       };
       const auto compute = [&](Block& block, Block& next) {
         pack_until(block, pairs());
@@ -63,13 +67,13 @@ class ColumnsExecutor final : public Executor {
     return static_cast<std::size_t>(2 * block_bytes()) + 4 * tile_sums * sizeof(float);
   }
 
-  [[nodiscard]] Block block_at(std::int64_t task, std::int64_t blocks, const Operands& operands,
+  [[nodiscard]] Block block_at(std::int64_t task, std::int64_t blocks, const void* x,
                                std::byte* strips) const {
     Block block;
     block.product = task / blocks;
     block.first_column = task % blocks * column_block_;
     const std::int64_t row = block.product / shape_.d * shape_.depth * shape_.d + block.product % shape_.d;
-    block.pack.x = static_cast<const std::uint16_t*>(operands.x) + row * shape_.x_stride + block.first_column;
+    block.pack.x = static_cast<const std::uint16_t*>(x) + row * shape_.x_stride + block.first_column;
     block.pack.term_stride = shape_.d * shape_.x_stride;
     block.pack.terms = shape_.depth;
     block.pack.columns = std::min(column_block_, shape_.batch - block.first_column);
@@ -78,11 +82,6 @@ class ColumnsExecutor final : public Executor {
     block.prefetch.rows = shape_.depth;
     block.prefetch.row_bytes = block.pack.columns * 2;
     block.prefetch.row_stride = block.pack.term_stride * 2;
-    // Lines of Y have to be there before they are written.
-    const auto* y = static_cast<const std::uint16_t*>(operands.y) +
-                    first_row(block.product, 0) * shape_.y_stride + block.first_column;
-    block.prefetch.later = {reinterpret_cast<const char*>(y), shape_.outs, block.pack.columns * 2,
-                            shape_.d * shape_.y_stride * 2};
     block.prefetch.spread_over_calls(products(column_block_) * weights_.tiles());
     return block;
   }
@@ -114,9 +113,8 @@ class ColumnsExecutor final : public Executor {
   simd::Shape shape_;
   Weights weights_;
   std::int64_t column_block_ = 0;
+  bool stream_ = false;  ///< Y is written around the caches, where its lines are whole
 };
-
-constexpr std::int64_t sums_stride = std::int64_t{2} * tile_rows;
 
 void ColumnsExecutor::run_block(const Operands& operands, const Block& block, Block& next,
                                 float* sums) const {
@@ -141,11 +139,9 @@ void ColumnsExecutor::run_block(const Operands& operands, const Block& block, Bl
         args.b[s] = block.pack.strips + (n + s) * weights_.strip_bytes();
       args.next_x = next.prefetch.rows > 0 ? &next.prefetch : nullptr;
       job_.kernels.product[a_strips - 1][b_strips - 1](args);
-      for (std::int64_t r = 0; r < a_strips; ++r) {
-        for (std::int64_t s = 0; s < b_strips; ++s)
-          finish(operands, block, k + r, n + s, sums + r * args.c_a_step + s * args.c_b_step,
-                 job_.problem.bias ? bias + r * tile_rows : nullptr);
-      }
+      for (std::int64_t r = 0; r < a_strips; ++r)
+        finish(operands, block, k + r, n, sums + r * args.c_a_step,
+               job_.problem.bias ? bias + r * tile_rows : nullptr);
       // Rows that were asked for a product ago or earlier.
       if (next.pack.columns > 0) pack_until(next, pairs() * done / all);
       ++done;
@@ -153,19 +149,20 @@ void ColumnsExecutor::run_block(const Operands& operands, const Block& block, Bl
   }
 }
 
+/// The outputs of strip k, the samples of strips n and n + 1.
 void ColumnsExecutor::finish(const Operands& operands, const Block& block, std::int64_t k, std::int64_t n,
                              const float* sums, const float* bias) const {
-  FinishArgs args{};
+  FinishColumnsArgs args{};
   args.c = sums;
-  args.c_stride = sums_stride;
   args.rows = static_cast<int>(std::min<std::int64_t>(tile_rows, shape_.outs - k * tile_rows));
-  args.reals = static_cast<int>(std::min<std::int64_t>(tile_rows, block.pack.columns - n * tile_rows));
-  args.row_bias = bias;
+  args.columns = static_cast<int>(std::min(sums_stride, block.pack.columns - n * tile_rows));
+  args.bias = bias;
   args.activation = shape_.activation;
   args.y = static_cast<std::uint16_t*>(operands.y) + first_row(block.product, k) * shape_.y_stride +
            block.first_column + n * tile_rows;
   args.y_stride = shape_.d * shape_.y_stride;
-  job_.kernels.finish[0](args);
+  args.stream = stream_ && simd::on_cache_line(args.y);
+  job_.kernels.finish_columns(args);
 }
 
 }  // namespace

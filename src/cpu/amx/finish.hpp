@@ -3,6 +3,7 @@
 
 #include "cpu/amx/pack.hpp"
 #include "cpu/simd/activation.hpp"
+#include "cpu/simd/convert.hpp"
 
 namespace kronsparse::simd::KRONSPARSE_ISA {
 
@@ -55,7 +56,6 @@ void finish_tiles(const amx::FinishArgs& args) {
     for (int q = 0; q < J; ++q) {
       const int64_t count = args.reals - 16 * q;
       if (count <= 0) break;
-      if (args.row_bias != nullptr) v[q] += splat(args.row_bias[row]);
       if (args.vector_bias != nullptr)
         v[q] += bits_as<Vf>(load_some(args.vector_bias + q * args.vector_step, count) << 16);
       if (args.activation != Act::none) v[q] = activate(args.activation, v[q]);
@@ -66,6 +66,26 @@ void finish_tiles(const amx::FinishArgs& args) {
       } else {
         __builtin_memcpy(y, &rounded, static_cast<size_t>(count) * sizeof *y);
       }
+    }
+  }
+}
+
+inline void finish_columns(const amx::FinishColumnsArgs& args) {
+  uint16_t* y = args.y;
+  for (int row = 0; row < args.rows; ++row, y += args.y_stride) {
+    const auto rounded_half = [&](int half) {
+      Vf v = load(args.c + (2 * row + half) * 16);
+      if (args.bias != nullptr) v += splat(args.bias[row]);
+      if (args.activation != Act::none) v = activate(args.activation, v);
+      return rounded_to_bf16(v);
+    };
+    const auto both = joined(rounded_half(0), args.columns > 16 ? rounded_half(1) : HalfVector{});
+    if (args.columns < 32) {
+      __builtin_memcpy(y, &both, static_cast<size_t>(args.columns) * sizeof *y);
+    } else if (args.stream) {
+      stream(y, both);
+    } else {
+      store(y, both);
     }
   }
 }

@@ -66,12 +66,23 @@ struct FinishArgs {
   std::int64_t c_tile_step;  ///< floats from one j to the next
   int rows;
   int reals;                         ///< valid of a row, at most 16·J
-  const float* row_bias;             ///< one for each row; may be null
   const std::uint16_t* vector_bias;  ///< laid out as a row of Y; may be null
   Act activation;
   std::uint16_t* y;
   std::int64_t y_stride;     ///< elements from one row to the next
   std::int64_t vector_step;  ///< elements
+};
+
+/// Sums of up to 32 columns (batch_last), of outputs as rows, on their way to Y.
+struct FinishColumnsArgs {
+  const float* c;  ///< rows of 32
+  int rows;
+  int columns;        ///< valid of a row
+  const float* bias;  ///< one for each row; may be null
+  Act activation;
+  std::uint16_t* y;
+  std::int64_t y_stride;  ///< elements from one row to the next
+  bool stream;  ///< around the caches, where all columns are valid: y and its stride are whole lines
 };
 
 inline constexpr int group_kinds = 5;  ///< J = 1, 2, 4, 8, 16
@@ -87,6 +98,7 @@ struct KernelSet {
   void (*pack_columns)(const PackColumnsArgs&);
   void (*pack_rows[group_kinds])(const PackRowsArgs&);  ///< by log2(J)
   void (*finish[group_kinds])(const FinishArgs&);       ///< by log2(J)
+  void (*finish_columns)(const FinishColumnsArgs&);
 };
 
 #if defined(__x86_64__)

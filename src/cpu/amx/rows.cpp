@@ -146,7 +146,7 @@ void RowsExecutor::choose_block() {
   if (threads > 1) samples = std::max(pair, std::min(samples, shape_.batch * products() / (4 * threads)));
   sample_block_ = simd::even_block(shape_.batch, samples, pair);
   // All of them, or all j of a block i, as long as their weights stay in L2.
-  const std::int64_t weights = static_cast<std::int64_t>(weights_.bytes());
+  const auto weights = static_cast<std::int64_t>(weights_.bytes());
   if (weights <= l2 / 4) {
     together_ = products();
   } else if (weights / shape_.a <= l2 / 4) {
