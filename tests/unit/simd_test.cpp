@@ -49,7 +49,8 @@ TEST(Panels, SegmentsInTurns) {
 }
 
 // More weights than L2 holds, or than it has room for, in an odd number of segments among others: tasks have
-// another order then. On every instruction set this CPU has, and on tiles. Small integers: everything is exact.
+// another order then. On every instruction set this CPU has, and on tiles. Small integers: everything is
+// exact.
 TEST(Simd, WeightsThatDoNotFitL2) {
   for (const char* text : {"f16 batch_first B=27 1x256x64x48", "bf16 batch_first B=50 2x300x64x32 +relu",
                            "bf16 batch_first B=70 5x48x48x32"}) {

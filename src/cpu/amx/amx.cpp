@@ -35,7 +35,7 @@ double seconds_alone(const Problem& problem) {
   // 1.4 times what a Xeon takes: so are the predictions of simd, with which these are compared.
   constexpr double seconds_per_run = 1e-6;
   constexpr double seconds_per_product = 2.5e-8;  // of two tiles, beside a busy sibling; 1e-8 without
-  constexpr double seconds_per_real = 5.5e-10;    // of X or Y
+  constexpr double seconds_per_real = 4.5e-10;    // of X or Y
   const simd::Shape shape = simd::shape_of(problem);
   const auto parts = [](std::int64_t total, int part) {
     return std::ceil(static_cast<double>(total) / part);

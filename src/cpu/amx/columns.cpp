@@ -152,17 +152,17 @@ void ColumnsExecutor::run_block(const Operands& operands, const Block& block, Bl
 /// The outputs of strip k, the samples of strips n and n + 1.
 void ColumnsExecutor::finish(const Operands& operands, const Block& block, std::int64_t k, std::int64_t n,
                              const float* sums, const float* bias) const {
-  FinishColumnsArgs args{};
+  FinishPairArgs args{};
   args.c = sums;
   args.rows = static_cast<int>(std::min<std::int64_t>(tile_rows, shape_.outs - k * tile_rows));
-  args.columns = static_cast<int>(std::min(sums_stride, block.pack.columns - n * tile_rows));
-  args.bias = bias;
+  args.reals = static_cast<int>(std::min(sums_stride, block.pack.columns - n * tile_rows));
+  args.row_bias = bias;
   args.activation = shape_.activation;
   args.y = static_cast<std::uint16_t*>(operands.y) + first_row(block.product, k) * shape_.y_stride +
            block.first_column + n * tile_rows;
   args.y_stride = shape_.d * shape_.y_stride;
   args.stream = stream_ && simd::on_cache_line(args.y);
-  job_.kernels.finish_columns(args);
+  job_.kernels.finish_pair(args);
 }
 
 }  // namespace

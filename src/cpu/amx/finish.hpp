@@ -44,48 +44,65 @@ KRONSPARSE_INLINE HalfVector rounded_to_bf16(Vf v) {
 #endif
 }
 
+/// The first of a row's vectors.
+KRONSPARSE_INLINE void store_some(uint16_t* y, HalfVector rounded, int64_t count) {
+  if (count >= 16) {
+    __builtin_memcpy(y, &rounded, sizeof rounded);
+  } else {
+    __builtin_memcpy(y, &rounded, static_cast<size_t>(count) * sizeof *y);
+  }
+}
+
 template <int J>
 void finish_tiles(const amx::FinishArgs& args) {
   for (int row = 0; row < args.rows; ++row) {
     Vf v[J];
-    const float* c = args.c + row * args.c_stride;
+    const float* c = args.c + static_cast<ptrdiff_t>(16) * row;
 #pragma GCC unroll 16
-    for (int j = 0; j < J; ++j) v[j] = load(c + j * args.c_tile_step);
+    for (int j = 0; j < J; ++j) v[j] = load(c + j * amx::tile_sums);
     interleave<J>(v);
-#pragma GCC unroll 16
-    for (int q = 0; q < J; ++q) {
+    uint16_t* y = args.y + row * args.y_stride;
+#pragma GCC unroll 8
+    for (int q = 0; q < J; q += 2) {
       const int64_t count = args.reals - 16 * q;
       if (count <= 0) break;
-      if (args.vector_bias != nullptr)
-        v[q] += bits_as<Vf>(load_some(args.vector_bias + q * args.vector_step, count) << 16);
-      if (args.activation != Act::none) v[q] = activate(args.activation, v[q]);
-      const HalfVector rounded = rounded_to_bf16(v[q]);
-      uint16_t* y = args.y + row * args.y_stride + q * args.vector_step;
-      if (count >= 16) {
-        __builtin_memcpy(y, &rounded, sizeof rounded);
+      HalfVector rounded[2];
+#pragma GCC unroll 2
+      for (int p = 0; p < 2; ++p) {
+        Vf& sums = v[q + p];
+        if (args.bias != nullptr)
+          sums += bits_as<Vf>(load_some(args.bias + (q + p) * args.vector_step, count - 16 * p) << 16);
+        if (args.activation != Act::none) sums = activate(args.activation, sums);
+        rounded[p] = rounded_to_bf16(sums);
+      }
+      if (args.stream) {
+        stream(y + static_cast<ptrdiff_t>(16) * q, joined(rounded[0], rounded[1]));
       } else {
-        __builtin_memcpy(y, &rounded, static_cast<size_t>(count) * sizeof *y);
+        store_some(y + q * args.vector_step, rounded[0], count);
+        if (count > 16) store_some(y + (q + 1) * args.vector_step, rounded[1], count - 16);
       }
     }
   }
 }
 
-inline void finish_columns(const amx::FinishColumnsArgs& args) {
+inline void finish_pair(const amx::FinishPairArgs& args) {
   uint16_t* y = args.y;
   for (int row = 0; row < args.rows; ++row, y += args.y_stride) {
-    const auto rounded_half = [&](int half) {
-      Vf v = load(args.c + (2 * row + half) * 16);
-      if (args.bias != nullptr) v += splat(args.bias[row]);
+    const auto rounded = [&](int half) {
+      Vf v = load(args.c + static_cast<ptrdiff_t>(16) * (2 * row + half));
+      if (args.row_bias != nullptr) v += splat(args.row_bias[row]);
+      if (args.vector_bias != nullptr) {
+        const ptrdiff_t first = static_cast<ptrdiff_t>(16) * half;
+        v += bits_as<Vf>(load_some(args.vector_bias + first, args.reals - first) << 16);
+      }
       if (args.activation != Act::none) v = activate(args.activation, v);
       return rounded_to_bf16(v);
     };
-    const auto both = joined(rounded_half(0), args.columns > 16 ? rounded_half(1) : HalfVector{});
-    if (args.columns < 32) {
-      __builtin_memcpy(y, &both, static_cast<size_t>(args.columns) * sizeof *y);
-    } else if (args.stream) {
-      stream(y, both);
+    if (args.reals >= 32 && args.stream) {
+      stream(y, joined(rounded(0), rounded(1)));
     } else {
-      store(y, both);
+      store_some(y, rounded(0), args.reals);
+      if (args.reals > 16) store_some(y + 16, rounded(1), args.reals - 16);
     }
   }
 }

@@ -58,31 +58,31 @@ struct PackRowsArgs {
   std::int64_t strip_step;  ///< bytes from one j to the next
 };
 
-/// Sums of J strips, one for each of J neighbouring j, on their way to Y: interleaved, bias, activation,
+/// Sums of J strips, one for each of J > 1 neighbouring j, on their way to Y: interleaved, bias, activation,
 /// rounding. Vector q of a row goes to y + q·vector_step.
 struct FinishArgs {
-  const float* c;
-  std::int64_t c_stride;     ///< floats from one row to the next
-  std::int64_t c_tile_step;  ///< floats from one j to the next
+  const float* c;  ///< J tiles one after the other
   int rows;
-  int reals;                         ///< valid of a row, at most 16·J
-  const std::uint16_t* vector_bias;  ///< laid out as a row of Y; may be null
+  int reals;                  ///< valid of a row, at most 16·J
+  const std::uint16_t* bias;  ///< laid out as a row of Y; may be null
   Act activation;
   std::uint16_t* y;
   std::int64_t y_stride;     ///< elements from one row to the next
   std::int64_t vector_step;  ///< elements
+  bool stream;               ///< around the caches: y, its stride and two vectors of halves are whole lines
 };
 
-/// Sums of up to 32 columns (batch_last), of outputs as rows, on their way to Y.
-struct FinishColumnsArgs {
+/// Sums of two strips side by side: the same where neighbours need not be interleaved.
+struct FinishPairArgs {
   const float* c;  ///< rows of 32
   int rows;
-  int columns;        ///< valid of a row
-  const float* bias;  ///< one for each row; may be null
+  int reals;                         ///< valid of a row
+  const float* row_bias;             ///< one for each row; may be null
+  const std::uint16_t* vector_bias;  ///< laid out as a row of Y; may be null
   Act activation;
   std::uint16_t* y;
   std::int64_t y_stride;  ///< elements from one row to the next
-  bool stream;  ///< around the caches, where all columns are valid: y and its stride are whole lines
+  bool stream;            ///< around the caches, where all reals are valid: y and its stride are whole lines
 };
 
 inline constexpr int group_kinds = 5;  ///< J = 1, 2, 4, 8, 16
@@ -97,8 +97,8 @@ struct KernelSet {
   void (*product[2][2])(const ProductArgs&);
   void (*pack_columns)(const PackColumnsArgs&);
   void (*pack_rows[group_kinds])(const PackRowsArgs&);  ///< by log2(J)
-  void (*finish[group_kinds])(const FinishArgs&);       ///< by log2(J)
-  void (*finish_columns)(const FinishColumnsArgs&);
+  void (*finish[group_kinds - 1])(const FinishArgs&);   ///< by log2(J) - 1
+  void (*finish_pair)(const FinishPairArgs&);
 };
 
 #if defined(__x86_64__)

@@ -15,8 +15,8 @@ constexpr amx::KernelSet make_kernels(const char* missing, bool (*usable)()) {
           {{product<1, 1>, product<1, 2>}, {product<2, 1>, product<2, 2>}},
           pack_columns,
           {pack_rows<1>, pack_rows<2>, pack_rows<4>, pack_rows<8>, pack_rows<16>},
-          {finish_tiles<1>, finish_tiles<2>, finish_tiles<4>, finish_tiles<8>, finish_tiles<16>},
-          finish_columns};
+          {finish_tiles<2>, finish_tiles<4>, finish_tiles<8>, finish_tiles<16>},
+          finish_pair};
 }
 
 }  // namespace kronsparse::simd::KRONSPARSE_ISA

@@ -88,7 +88,7 @@ class RowsExecutor final : public Executor {
     block.prefetch.step = std::max(Prefetch::line, group_ == 16 ? shape_.d * 2 : 0);
     // Lines of Y have to be there before they are written: those of all j with the first of them, unless the
     // others come much later.
-    if (block.first_j == 0 && together_ >= groups) {
+    if (!streams(operands) && block.first_j == 0 && together_ >= groups) {
       const auto* y = static_cast<const std::uint16_t*>(operands.y) + block.first_sample * shape_.y_stride +
                       block.i * shape_.outs * shape_.d;
       block.prefetch.later = {reinterpret_cast<const char*>(y), block.samples, shape_.outs * shape_.d * 2,
@@ -119,8 +119,17 @@ class RowsExecutor final : public Executor {
 
   void run_block(const Operands& operands, const Block& block, Block& next, float* sums) const;
   void run_products(const Block& block, std::int64_t j, std::int64_t k, float* sums, Block& next) const;
+  template <class Args>
+  [[nodiscard]] Args finish_args(const Operands& operands, const Block& block, std::int64_t strip,
+                                 std::int64_t column, const float* sums) const;
   void finish(const Operands& operands, const Block& block, std::int64_t strip, std::int64_t k,
               const float* sums) const;
+  void finish_pair(const Operands& operands, const Block& block, std::int64_t strip, std::int64_t k,
+                   const float* sums) const;
+  /// Whether Y is written around the caches: where all its lines belong to one strip or pair of strips.
+  [[nodiscard]] bool streams(const Operands& operands) const {
+    return stream_ && simd::on_cache_line(operands.y);
+  }
 
   Job job_;
   simd::Shape shape_;
@@ -130,6 +139,7 @@ class RowsExecutor final : public Executor {
   /// Products whose tasks of the same samples are neighbours: lines of X and Y may belong to several of them.
   /// Otherwise tasks of the same weights are.
   std::int64_t together_ = 1;
+  bool stream_ = false;  ///< if y is on a cache line
 };
 
 void RowsExecutor::choose_block() {
@@ -145,6 +155,9 @@ void RowsExecutor::choose_block() {
   const std::int64_t threads = threads_for(job_.seconds_alone);
   if (threads > 1) samples = std::max(pair, std::min(samples, shape_.batch * products() / (4 * threads)));
   sample_block_ = simd::even_block(shape_.batch, samples, pair);
+  stream_ = simd::writes_around_caches(job_.problem) && (group_ < 16 || shape_.d == 16) &&
+            simd::whole_cache_lines<std::uint16_t>(shape_.y_stride) &&
+            simd::whole_cache_lines<std::uint16_t>(shape_.outs * shape_.d);
   // All of them, or all j of a block i, as long as their weights stay in L2.
   const auto weights = static_cast<std::int64_t>(weights_.bytes());
   if (weights <= l2 / 4) {
@@ -161,9 +174,10 @@ void RowsExecutor::run_products(const Block& block, std::int64_t j, std::int64_t
   const std::int64_t b_strips = std::min<std::int64_t>(2, weights_.strips() - k);
   ProductArgs args{};
   args.tiles = weights_.tiles();
-  args.c_stride = tile_rows;
+  // Strips of outputs side by side, or tiles of all j one after the other.
+  args.c_stride = group_ == 1 ? 2 * tile_rows : tile_rows;
   args.c_a_step = std::int64_t{2} * group_ * tile_sums;
-  args.c_b_step = group_ * tile_sums;
+  args.c_b_step = group_ == 1 ? tile_rows : group_ * tile_sums;
   for (std::int64_t s = 0; s < b_strips; ++s) args.b[s] = weights_.strip(product, k + s);
   const std::int64_t strips = block.rows / tile_rows;
   for (std::int64_t m = 0; m < strips; m += 2) {
@@ -187,29 +201,51 @@ void RowsExecutor::run_block(const Operands& operands, const Block& block, Block
       ++done;
     }
     for (std::int64_t m = 0; m < block.rows / tile_rows; ++m) {
+      const float* of_pair = sums + 2 * m * group_ * tile_sums;
+      if (group_ == 1) {
+        finish_pair(operands, block, m, k, of_pair);
+        continue;
+      }
       for (std::int64_t s = 0; s < std::min<std::int64_t>(2, weights_.strips() - k); ++s)
-        finish(operands, block, m, k + s, sums + (2 * m + s) * group_ * tile_sums);
+        finish(operands, block, m, k + s, of_pair + s * group_ * tile_sums);
     }
   }
+}
+
+/// Outputs of strip k, or of k and k + 1, and a strip of samples: what both ways to Y are told alike.
+template <class Args>
+Args RowsExecutor::finish_args(const Operands& operands, const Block& block, std::int64_t strip,
+                               std::int64_t column, const float* sums) const {
+  Args args{};
+  args.c = sums;
+  args.rows = static_cast<int>(std::min<std::int64_t>(tile_rows, block.samples - strip * tile_rows));
+  args.activation = shape_.activation;
+  args.y = static_cast<std::uint16_t*>(operands.y) +
+           (block.first_sample + strip * tile_rows) * shape_.y_stride + column;
+  args.y_stride = shape_.y_stride;
+  args.stream = streams(operands);
+  return args;
 }
 
 void RowsExecutor::finish(const Operands& operands, const Block& block, std::int64_t strip, std::int64_t k,
                           const float* sums) const {
   const std::int64_t first_out = k * tile_rows;
   const std::int64_t column = (block.i * shape_.outs + first_out) * shape_.d + block.first_j;
-  const std::int64_t sample = block.first_sample + strip * tile_rows;
-  FinishArgs args{};
-  args.c = sums;
-  args.c_stride = tile_rows;
-  args.c_tile_step = tile_sums;
-  args.rows = static_cast<int>(std::min<std::int64_t>(tile_rows, block.samples - strip * tile_rows));
+  auto args = finish_args<FinishArgs>(operands, block, strip, column, sums);
   args.reals = static_cast<int>(std::min<std::int64_t>(tile_rows, shape_.outs - first_out) * group_);
-  if (job_.problem.bias) args.vector_bias = static_cast<const std::uint16_t*>(operands.bias) + column;
-  args.activation = shape_.activation;
-  args.y = static_cast<std::uint16_t*>(operands.y) + sample * shape_.y_stride + column;
-  args.y_stride = shape_.y_stride;
+  if (job_.problem.bias) args.bias = static_cast<const std::uint16_t*>(operands.bias) + column;
   args.vector_step = group_ == 16 ? shape_.d : 16;
-  job_.kernels.finish[log_group()](args);
+  job_.kernels.finish[log_group() - 1](args);
+}
+
+void RowsExecutor::finish_pair(const Operands& operands, const Block& block, std::int64_t strip,
+                               std::int64_t k, const float* sums) const {
+  const std::int64_t first_out = k * tile_rows;
+  const std::int64_t column = block.i * shape_.outs + first_out;
+  auto args = finish_args<FinishPairArgs>(operands, block, strip, column, sums);
+  args.reals = static_cast<int>(std::min<std::int64_t>(2 * tile_rows, shape_.outs - first_out));
+  if (job_.problem.bias) args.vector_bias = static_cast<const std::uint16_t*>(operands.bias) + column;
+  job_.kernels.finish_pair(args);
 }
 
 }  // namespace
