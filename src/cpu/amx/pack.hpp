@@ -22,9 +22,7 @@ KRONSPARSE_INLINE Vector<uint16_t> load_line(const uint16_t* source, int64_t cou
 KRONSPARSE_INLINE Vu load_some(const uint16_t* source, int64_t count) {
   if (count >= 16) return load_half(source);
   const Vector<uint16_t> some = load_line(source, count);
-  HalfVector half;
-  __builtin_memcpy(&half, &some, sizeof half);
-  return __builtin_convertvector(half, Vu);
+  return load_half(reinterpret_cast<const uint16_t*>(&some));
 }
 
 /// A line of a tile: 16 pairs.
