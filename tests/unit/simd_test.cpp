@@ -3,15 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cstdint>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include "cpu/simd/kernel_set.hpp"
 #include "cpu/simd/weights.hpp"
-#include "kronsparse/kronsparse.hpp"
+#include "exact.hpp"
 
 namespace kronsparse {
 namespace {
@@ -54,30 +53,26 @@ TEST(Panels, SegmentsInTurns) {
 TEST(Simd, WeightsThatDoNotFitL2) {
   for (const char* text : {"f16 batch_first B=27 1x256x64x48", "bf16 batch_first B=50 2x300x64x32 +relu",
                            "bf16 batch_first B=70 5x48x48x32"}) {
-    const Problem problem = Problem::parse(text);
-    const auto bits = [&](std::uint64_t n) {
-      const float value = static_cast<float>(n * 2654435761U % 5) - 2.0F;
-      return problem.dtype == DType::f16 ? std::bit_cast<std::uint16_t>(Half(value))
-                                         : std::bit_cast<std::uint16_t>(BFloat16(value));
-    };
-    const auto filled = [&](std::int64_t count, std::uint64_t first) {
-      std::vector<std::uint16_t> all(static_cast<std::size_t>(count));
-      for (std::size_t e = 0; e < all.size(); ++e) all[e] = bits(first + e);
-      return all;
-    };
-    const auto values = filled(problem.pattern.nnz(), 1);
-    const auto x = filled(problem.batch * problem.pattern.cols(), 7);
-    const auto product = [&](const std::string& implementation) {
-      std::vector<std::uint16_t> y(static_cast<std::size_t>(problem.batch * problem.pattern.rows()), 0xffff);
-      Plan(problem, values.data(), {}, implementation).run({.x = x.data(), .y = y.data()});
-      return y;
-    };
-    const auto expected = product("reference");
-    for (const Candidate& candidate : candidates(problem)) {
-      if (!candidate.refusal.empty() || candidate.implementation == "reference") continue;
-      EXPECT_TRUE(product(candidate.implementation) == expected) << candidate.implementation << " " << text;
-    }
+    expect_exact(Problem::parse(text));
   }
+}
+
+// Lines of three rows, two each, then those of what follows, one each: two at a time, all in four calls.
+TEST(Prefetch, GoesOnToWhatFollows) {
+  const std::vector<char> memory(1000);
+  simd::Prefetch rows{{memory.data(), 3, 100, 200}};
+  rows.later = {memory.data() + 600, 2, 64, 100};
+  rows.spread_over_calls(4);
+  EXPECT_EQ(rows.lines_per_call, 2);
+  rows.advance();
+  EXPECT_EQ(rows.row, memory.data() + 200);
+  rows.advance();
+  rows.advance();
+  EXPECT_EQ(rows.row, memory.data() + 600);
+  EXPECT_EQ(rows.rows, 2);
+  rows.advance();
+  EXPECT_EQ(rows.rows, 0);
+  EXPECT_EQ(rows.later.rows, 0);
 }
 
 }  // namespace

@@ -123,11 +123,13 @@ void RowsPart<Real>::choose_units(const std::vector<Segments>& segments) {
   units_.end_j = last.first + last.width * last.count;
   units_.width = units_.end_j - units_.first_j;
   units_.panels = units_.per_copy = panels_.size();
+  std::int64_t count = 1;
+  std::int64_t tasks = 1;  // of the segments copied together
   if (full_ && !repeated_) {
     const std::int64_t l2 = static_cast<std::int64_t>(cpu_info().l2_bytes);
     constexpr std::int64_t good_rows = 24;
     const std::int64_t budget = l2 / 2 / (good_rows * depth_ * static_cast<std::int64_t>(sizeof(Real)));
-    std::int64_t count = std::clamp<std::int64_t>(budget / kernels_.lanes, 1, last.count);
+    count = std::clamp<std::int64_t>(budget / kernels_.lanes, 1, last.count);
     const std::int64_t weights =
         panels_.groups().front().width * depth_ * static_cast<std::int64_t>(sizeof(Real));
     weights_stay_ = kernels_.lanes * sizeof(Real) == cache_line && shape_.outs >= shape_.depth &&
@@ -136,16 +138,12 @@ void RowsPart<Real>::choose_units(const std::vector<Segments>& segments) {
       const bool halves = shape_.storage == Storage::f16 || shape_.storage == Storage::bf16;
       count = halves && last.count > 1 && (weights <= l2 || last.count > 2) ? 2 : 1;
       panels_.take_together(count);
+      if (count > 1) tasks = (count * weights + l2 * 9 / 10 - 1) / (l2 * 9 / 10);
     }
     units_.width = count * kernels_.lanes;
     units_.per_copy = count * panels_.groups().front().panels_per_segment;
-    if (weights_stay_ && count > 1) {
-      const std::int64_t tasks = (count * weights + l2 * 9 / 10 - 1) / (l2 * 9 / 10);
-      units_.set_per_task(even_block(units_.per_copy, (units_.per_copy + tasks - 1) / tasks, count));
-      return;
-    }
   }
-  units_.set_per_task(units_.per_copy);
+  units_.set_per_task(even_block(units_.per_copy, (units_.per_copy + tasks - 1) / tasks, count));
 }
 
 template bool RowsPart<float>::rows_collide() const;

@@ -65,8 +65,7 @@ Prefetch RowsPart<Real>::prefetch_of(const Operands& operands, const Task& task)
   const auto* first = static_cast<const char*>(operands.x) +
                       (task.first_row * shape_.x_stride + task.first_block * run) * bytes;
   const std::int64_t blocks = task.last_block - task.first_block;
-  Prefetch rows;
-  static_cast<PrefetchedRows&>(rows) = {first, task.rows, blocks * run * bytes, shape_.x_stride * bytes};
+  Prefetch rows{{first, task.rows, blocks * run * bytes, shape_.x_stride * bytes}};
   if (weights_stay_) {
     // A segment is a line of each term, and there are more of them.
     const std::int64_t before = task.unit.first_j / shape_.unit * bytes;
