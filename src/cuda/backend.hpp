@@ -10,6 +10,7 @@ namespace kronsparse::cuda {
 [[nodiscard]] Implementation mma_implementation();             ///< multiply_mma.cu
 [[nodiscard]] Implementation direct_implementation();          ///< multiply_direct.cu
 [[nodiscard]] Implementation narrow_implementation();          ///< multiply_narrow.cu
+[[nodiscard]] Implementation resident_implementation();        ///< multiply_resident.cu
 [[nodiscard]] Implementation stream_implementation();          ///< multiply_stream.cu
 [[nodiscard]] Implementation skinny_implementation();          ///< multiply_skinny.cu
 [[nodiscard]] Implementation simt_implementation();            ///< multiply_simt.cu

@@ -47,7 +47,7 @@ struct Shape {
   [[nodiscard]] __host__ __device__ constexpr int loads() const { return step_l() / 4 / terms(); }
   /// The term of a step that a lane of four holds at place `at`, 0 to 3 or 7.
   [[nodiscard]] __host__ __device__ constexpr int term_of(int lane_in_four, int at) const {
-    return terms() * (4 * (at / terms()) + lane_in_four) + at % terms();
+    return cuda::term_of(terms(), lane_in_four, at);
   }
   /// What x and sums take beside some 40 others.
   [[nodiscard]] __host__ __device__ constexpr int registers() const {

@@ -7,6 +7,7 @@
 #include "cuda/direct_tiles.cuh"
 #include "cuda/epilogue.cuh"
 #include "cuda/ptx.cuh"
+#include "cuda/small_batch_mma.cuh"
 
 namespace kronsparse::cuda::direct {
 
@@ -91,10 +92,7 @@ class StepOfX {
   /// The lane's pair of terms, 0 or 1, or up to 3, of one j.
   [[nodiscard]] __device__ std::uint32_t pair(int tile, int j, int number) const {
     if constexpr (block_j == 1) return words_[tile][number];
-    constexpr int term_words = block_j / 2;
-    const std::uint32_t first = words_[tile][2 * number * term_words + j / 2],
-                        second = words_[tile][(2 * number + 1) * term_words + j / 2];
-    return __byte_perm(first, second, j % 2 == 0 ? 0x5410 : 0x7632);
+    return pair_of_terms<block_j>(words_[tile], j, number);
   }
 
  private:

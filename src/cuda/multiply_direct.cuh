@@ -35,15 +35,6 @@ struct BlockPlace {
   }
 };
 
-template <class T>
-__device__ inline void multiply_tile(float (&sums)[4], const uint4& weights, std::uint32_t x0,
-                                     std::uint32_t x1) {
-  if constexpr (std::is_same_v<T, __nv_bfloat16>)
-    ptx::mma_bf16(sums, weights, x0, x1);
-  else
-    ptx::mma_f16(sums, weights, x0, x1);
-}
-
 #endif
 
 }  // namespace direct

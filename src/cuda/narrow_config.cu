@@ -101,7 +101,8 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
 /// model does not expect it, they are kept unless they are much slower.
 double margin_of(const Product& p) {
   if (p.d == 1) return p.c < 512 ? 1.5 : p.batch > 16 ? 1.0 : 1.25;
-  return (p.d == 2 || p.d == 4) && p.c >= 1000 && p.batch > 16 ? 1.1 : 2.0;
+  if (p.batch <= 16 || p.d > 4) return 2.0;
+  return p.c >= 1000 ? 1.1 : p.d == 4 && p.c >= 256 ? 1.3 : 2.0;
 }
 
 /// Visits the ways to complete a cut: warpgroups, and stages that fill a multiprocessor or half of it. Those

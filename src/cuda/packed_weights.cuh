@@ -21,6 +21,13 @@ struct PackedPlace {
   std::int64_t i, k, l, j;
 };
 
+/// Of tensor cores' right operand a lane holds four terms of 16, or eight of 32; which of them is free, as
+/// long as weights follow. The one at place `at`, when a load has `load_terms` of them: those that make the
+/// loads of neighbouring lanes contiguous.
+[[nodiscard]] __host__ __device__ constexpr int term_of(int load_terms, int lane_in_four, int at) {
+  return load_terms * (4 * (at / load_terms) + lane_in_four) + at % load_terms;
+}
+
 /// Takes a number apart, the fastest digit first.
 class Digits {
  public:

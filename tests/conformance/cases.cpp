@@ -85,6 +85,12 @@ std::vector<Size> systematic_sizes() {
     sizes.push_back({{1, 4, 64, d}, 29});
     sizes.push_back({{1, 34, 19, d}, 6});
   }
+  // Rows of whole units of 128 bytes, of few terms and of many.
+  for (const std::int64_t d : {4, 8, 16, 32, 64}) {
+    sizes.push_back({{2, 17, 64 / d, d}, 25});
+    sizes.push_back({{1, 3, 320 / d, d}, 64});
+    sizes.push_back({{1, 2, 4096 / d, d}, 7});
+  }
   for (const std::int64_t blocks : {7, 13, 64}) {
     sizes.push_back({{blocks, 4, 3, 1}, 17});
     sizes.push_back({{blocks, 2, 5, 4}, 3});

@@ -318,13 +318,16 @@ void Block::store_bulk(void* to, std::uint32_t from, int bytes) {
 
 namespace {
 
-/// Calls action(distance in the box, address in the tensor or null) for every 16 bytes of a box.
+/// Calls action(distance in the box, address in the tensor or null) for every 16 bytes of a box at an address
+/// of shared memory, whose bits say how rows are swizzled.
 template <class Action>
-void for_units(const Tensor& tensor, const std::array<int, 4>& at, const Action& action) {
+void for_units(const Tensor& tensor, const std::array<int, 4>& at, std::uint32_t shared_address,
+               const Action& action) {
   const int row_bytes = 2 * tensor.box[0];
   require(row_bytes <= 128 && row_bytes % 16 == 0, "a box with rows of no or too many units of 16 bytes");
   const bool swizzled = row_bytes == 128;
   require(!tensor.swaps_halves || row_bytes == 32, "only rows of 32 bytes have halves to swap");
+  const auto first_row = static_cast<int>(shared_address / 128 % 8);
   int row = 0;
   std::array<int, 4> in{};
   for (in[3] = 0; in[3] < tensor.box[3]; ++in[3])
@@ -338,7 +341,7 @@ void for_units(const Tensor& tensor, const std::array<int, 4>& at, const Action&
             inside = inside && place >= 0 && place < tensor.sizes[dimension];
             if (dimension > 0) address += place * tensor.stride_bytes[dimension];
           }
-          const int mask = swizzled ? row % 8 << 4 : tensor.swaps_halves ? row / 4 % 2 << 4 : 0;
+          const int mask = swizzled ? (first_row + row) % 8 << 4 : tensor.swaps_halves ? row / 4 % 2 << 4 : 0;
           action(static_cast<std::uint32_t>(row * row_bytes + ((in[0] * 2) ^ mask)),
                  inside ? address : nullptr);
         }
@@ -348,13 +351,9 @@ void for_units(const Tensor& tensor, const std::array<int, 4>& at, const Action&
 
 void Block::copy_box(std::uint32_t to, const Tensor& tensor, const std::array<int, 4>& at,
                      std::uint32_t barrier) {
-  require(to % (tensor.box[0] == 64   ? 1024
-                : tensor.swaps_halves ? 256
-                                      : 128) ==
-              0,
-          "a box at an address that is not aligned");
+  require(to % (tensor.swaps_halves ? 256 : 128) == 0, "a box at an address that is not aligned");
   Event event{{}, barrier, 0};
-  for_units(tensor, at, [&](std::uint32_t distance, const std::byte* from) {
+  for_units(tensor, at, to, [&](std::uint32_t distance, const std::byte* from) {
     if (from != nullptr) check_range(memory_.readable, from, 16, 16);
     shared(to + distance, 16, 16);
     event.copies.push_back({to + distance, from, from == nullptr ? 0 : 16, 16});
@@ -368,7 +367,7 @@ void Block::copy_box(std::uint32_t to, const Tensor& tensor, const std::array<in
 
 void Block::store_box(const Tensor& tensor, const std::array<int, 4>& at, std::uint32_t from) {
   require(from % 1024 == 0, "a swizzled box at an address that 1024 does not divide");
-  for_units(tensor, at, [&](std::uint32_t distance, const std::byte* to) {
+  for_units(tensor, at, from, [&](std::uint32_t distance, const std::byte* to) {
     shared(from + distance, 16, 16);
     if (to == nullptr) return;
     check_range(memory_.writable, to, 16, 16);

@@ -37,6 +37,10 @@ template <class T>
 T __ldcg(const T* address) {
   return *address;
 }
+template <class T>
+T __ldcs(const T* address) {
+  return *address;
+}
 /// Only for what all lanes have alike.
 template <class T>
 T __shfl_sync(unsigned /*lanes*/, T value, int /*from*/) {

@@ -248,6 +248,28 @@ TEST(CudaTable, DirectLoadsAreForSmallBatchesOfEvenDOrOne) {
   expect_mentions(direct("gradient f16 batch_first B=64 1x16x16x4"), "gradient");
 }
 
+TEST(CudaTable, ResidentWeightsAreForShortRows) {
+  const PretendedGpus machine({h200()});
+  const auto resident = [](const std::string& text) { return refusal("resident", text); };
+  for (const char* pattern :
+       {"3x17x1024x4", "1x1x16x4", "1x40x512x8", "2x16x252x16", "1x99x128x32", "1x5x1x64"})
+    for (const char* batch : {"0", "1", "33", "64"})
+      EXPECT_EQ(resident(std::string("f16 batch_first B=") + batch + " " + pattern), "");
+  EXPECT_EQ(resident("transposed bf16 batch_first B=64 1x64x99x64 rows_stride=4104 cols_stride=9999"), "");
+  expect_mentions(resident("f16 batch_first B=64 1x16x1040x4"), "up to 4096, not 1040 times 4");
+  expect_mentions(resident("f16 batch_first B=64 1x16x10x4"),
+                  "multiple of 64 elements of x, up to 4096, not 10");
+  expect_mentions(resident("f16 batch_first B=64 1x16x2000000000x64"), "times 64");
+  expect_mentions(resident("f16 batch_first B=64 1x16x64x4 cols_stride=260"), "rows of x this far apart");
+  expect_mentions(resident("f16 batch_first B=1 1x99999999999x64x4"), "in 32 bits");
+  expect_mentions(resident("f16 batch_first B=64 1x16x64x1"), "4, 8, 16, 32 or 64, not 1");
+  expect_mentions(resident("f16 batch_first B=64 1x16x64x12"), "4, 8, 16, 32 or 64, not 12");
+  expect_mentions(resident("f16 batch_first B=65 1x16x16x4"), "at most 64, not 65");
+  expect_mentions(resident("f16 batch_last B=64 1x16x16x4"), "batch_first only");
+  expect_mentions(resident("f32 batch_first B=64 1x16x16x4"), "half types");
+  expect_mentions(resident("gradient f16 batch_first B=64 1x16x16x4"), "gradient");
+}
+
 // The choice for small batches, where kernels were measured beside each other.
 TEST(CudaTable, SmallBatchesGoToTheFastest) {
   const PretendedGpus machine({h200()});
@@ -256,16 +278,18 @@ TEST(CudaTable, SmallBatchesGoToTheFastest) {
         .front()
         .implementation;
   };
+  for (const char* text : {"B=64 1x64x64x64", "B=64 1x172x64x64", "B=64 1x256x256x16", "B=64 4x128x128x32",
+                           "B=8 1x1024x1024x4", "B=64 1x1024x1024x4", "B=16 1x2752x1024x4",
+                           "B=64 1x688x256x16", "B=64 1x512x512x8", "B=64 1x512x512x4"})
+    EXPECT_EQ(chosen(text), "resident") << text;
   for (const char* text :
-       {"B=1 1x64x64x64", "B=8 1x172x64x64", "B=64 1x64x64x64", "B=64 1x172x64x64", "B=64 1x256x256x16",
-        "B=64 4x128x128x32", "B=8 1x1024x1024x4", "B=64 64x64x64x4", "B=8 1x256x256x12", "B=1 4x1024x2752x1",
-        "B=8 4x1024x1024x1", "B=64 64x64x172x1", "B=16 64x64x64x1"})
+       {"B=1 1x64x64x64", "B=1 1x172x64x64", "B=64 64x64x64x4", "B=8 1x256x256x12", "B=1 4x1024x2752x1",
+        "B=8 4x1024x1024x1", "B=64 64x64x172x1", "B=16 64x64x64x1", "B=64 32x32x64x4", "B=64 1x256x64x16"})
     EXPECT_EQ(chosen(text), "direct") << text;
-  for (const char* text : {"B=64 1x2752x1024x4", "B=64 1x1024x1024x4", "B=64 1x2048x2048x2",
-                           "B=64 16x256x688x1", "B=64 4x1024x1024x1", "B=64 4x1024x2752x1"})
+  for (const char* text : {"B=64 1x2752x1024x4", "B=64 1x2048x2048x2", "B=64 16x256x688x1",
+                           "B=64 4x1024x1024x1", "B=64 4x1024x2752x1", "B=64 1x2752x768x4"})
     EXPECT_EQ(chosen(text), "narrow") << text;
-  for (const char* text : {"B=16 1x2752x1024x4", "B=64 16x256x256x1"})
-    EXPECT_EQ(chosen(text), "stream") << text;
+  EXPECT_EQ(chosen("B=64 16x256x256x1"), "stream");
 }
 
 // The smallest share of a multiprocessor's memory that holds its blocks leaves the most to the cache.
