@@ -1,5 +1,5 @@
-// Plans of the kernels for small batches, direct, stream and narrow, which differ in their cuts and arguments
-// alone.
+// Plans of the kernels for small batches, resident, direct, stream and narrow, which differ in their cuts and
+// arguments alone.
 #pragma once
 
 #include <cmath>
