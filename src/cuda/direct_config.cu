@@ -180,8 +180,7 @@ void for_each_cut(const Product& p, const GpuFacts& facts, Visitor&& visit) {
 }  // namespace
 
 std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts) {
-  Product p = product_of(problem);
-  p.batch = std::max<std::int64_t>(p.batch, 1);  // a plan for nothing is as good as one for something
+  const Product p = planned_product_of(problem);
   std::vector<Choice> all;
   for_each_cut(p, facts, [&](const Cut& cut) { all.push_back({cut, predict_cut(cut, p, facts)}); });
   return all;

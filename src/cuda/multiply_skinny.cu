@@ -214,8 +214,7 @@ struct Choice {
 };
 
 Choice choose(const Problem& problem, const GpuFacts& facts) {
-  Product p = product_of(problem);
-  p.batch = std::max<std::int64_t>(p.batch, 1);  // a plan for nothing is as good as one for something
+  const Product p = planned_product_of(problem);
   Choice best;
   dispatch_type(problem.dtype, [&]<class T>() {
     for_each_cut<T>(p, facts, [&](const Cut& cut) {

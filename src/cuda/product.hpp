@@ -1,6 +1,7 @@
 // A multiplication as the kernels see it: transposition and layout resolved into sizes and strides.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/geometry.hpp"
@@ -35,6 +36,13 @@ struct Product {
           .x_feature = batch_first ? 1 : x_stride,
           .y_sample = batch_first ? y_stride : 1,
           .y_feature = batch_first ? 1 : y_stride};
+}
+
+/// The one that a plan is made for: a plan for no samples is as good as one for a sample.
+[[nodiscard]] inline Product planned_product_of(const Problem& problem) noexcept {
+  Product p = product_of(problem);
+  p.batch = std::max<std::int64_t>(p.batch, 1);
+  return p;
 }
 
 }  // namespace kronsparse::cuda

@@ -163,8 +163,7 @@ std::int64_t weight_bytes(const Cut& cut, const Product& p) {
 }
 
 Choice choose(const Problem& problem, const GpuFacts& facts) {
-  Product p = product_of(problem);
-  p.batch = std::max<std::int64_t>(p.batch, 1);  // a plan for nothing is as good as one for something
+  const Product p = planned_product_of(problem);
   Choice best;
   for_each_cut(p, facts, [&](const Cut& cut) {
     const double seconds = predict_cut(cut, p, facts);

@@ -25,7 +25,6 @@ CutCases<cuda::resident::Cut, ResidentCut> cases(cuda::resident::choices, run_re
 ProductCase case_of(DType dtype, const cuda::resident::Shape& shape, std::int64_t terms_less, Picker& pick) {
   const std::int64_t outputs[] = {1, 9, 16, 23};
   const std::int64_t batches[] = {1, 7, 8, 20, 33, 64};
-  const Activation activations[] = {Activation::none, Activation::none, Activation::relu, Activation::gelu};
   ProductCase one;
   Problem& problem = one.problem;
   problem.dtype = dtype;
@@ -34,18 +33,8 @@ ProductCase case_of(DType dtype, const cuda::resident::Shape& shape, std::int64_
   problem.pattern = {1 + static_cast<std::int64_t>(pick.next(2)), pick.of(outputs),
                      shape.terms() - terms_less * row_terms, shape.d};
   problem.batch = pick.of(batches);
-  if (pick.next(4) == 0) {
-    problem.operation = Operation::transposed;
-    std::swap(problem.pattern.b, problem.pattern.c);
-  } else {
-    problem.bias = pick.next(2) == 0;
-    problem.activation = pick.of(activations);
-  }
-  const int offsets[] = {0, 0, 8, 4, 3};
-  one.x_offset = pick.of(offsets);
-  one.y_offset = pick.of(offsets);
-  one.infinite = pick.next(6) == 0;
-  one.timing = pick.next(2) == 0 ? Timing::late : Timing::early;
+  pick_operation(problem, pick);
+  pick_surroundings(one, pick);
   return one;
 }
 

@@ -3,12 +3,34 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cases.hpp"
 #include "cuda/cut_choice.hpp"
 
 namespace kronsparse::emulation {
+
+/// Some transposed, others with bias or an activation.
+inline void pick_operation(Problem& problem, Picker& pick) {
+  const Activation activations[] = {Activation::none, Activation::none, Activation::relu, Activation::gelu};
+  if (pick.next(4) == 0) {
+    problem.operation = Operation::transposed;
+    std::swap(problem.pattern.b, problem.pattern.c);
+  } else {
+    problem.bias = pick.next(2) == 0;
+    problem.activation = pick.of(activations);
+  }
+}
+
+/// Where x and y begin, what is in them, and when copies arrive.
+inline void pick_surroundings(ProductCase& one, Picker& pick) {
+  const int offsets[] = {0, 0, 0, 4, 3};
+  one.x_offset = pick.of(offsets);
+  one.y_offset = pick.of(offsets);
+  one.infinite = pick.next(6) == 0;
+  one.timing = pick.next(2) == 0 ? Timing::late : Timing::early;
+}
 
 /// Half of them with strides, bias or an activation, and some transposed.
 template <std::size_t Rows, std::size_t Products>
@@ -17,7 +39,6 @@ ProductCase small_batch_case(DType dtype, Picker& pick, const std::int64_t (&row
   const std::int64_t blocks[] = {1, 2, 3};
   const std::int64_t terms[] = {1, 3, 8, 12, 50, 64, 100, 264};
   const std::int64_t batches[] = {1, 7, 8, 20, 33, 64, 64};
-  const Activation activations[] = {Activation::none, Activation::none, Activation::relu, Activation::gelu};
   ProductCase one;
   Problem& problem = one.problem;
   problem.dtype = dtype;
@@ -27,18 +48,9 @@ ProductCase small_batch_case(DType dtype, Picker& pick, const std::int64_t (&row
     problem.pattern = {pick.of(blocks), pick.of(rows), pick.of(terms), pick.of(products)};
     problem.batch = pick.of(batches);
   } while (static_cast<double>(problem.pattern.nnz()) * static_cast<double>(problem.batch) > most_work);
-  if (pick.next(4) == 0) {
-    problem.operation = Operation::transposed;
-  } else {
-    problem.bias = pick.next(2) == 0;
-    problem.activation = pick.of(activations);
-  }
+  pick_operation(problem, pick);
   pick_strides(problem, pick);
-  const int offsets[] = {0, 0, 0, 4, 3};
-  one.x_offset = pick.of(offsets);
-  one.y_offset = pick.of(offsets);
-  one.infinite = pick.next(6) == 0;
-  one.timing = pick.next(2) == 0 ? Timing::late : Timing::early;
+  pick_surroundings(one, pick);
   return one;
 }
 
