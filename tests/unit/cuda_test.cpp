@@ -2,6 +2,7 @@
 // what its table says of a GPU that is made up, what is said where there is none.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -10,6 +11,7 @@
 #include "cuda/direct_config.hpp"
 #include "cuda/divisor.hpp"
 #include "cuda/launch.hpp"
+#include "cuda/resident_config.hpp"
 #include "cuda/runtime.hpp"
 #include "expect_error.hpp"
 #include "kronsparse/buffer.hpp"
@@ -307,6 +309,63 @@ TEST(CudaDirect, SharedMemoryIsForItsOwnBlocks) {
     EXPECT_GE(percent / 100.0 * all, std::min(all, blocks * one)) << text;
     EXPECT_LT((percent - 1) / 100.0 * all, blocks * one) << text;
     EXPECT_LE(percent, 100) << text;
+  }
+}
+
+/// Whether eight lanes that load or store 16 bytes at the same time do so in different banks.
+bool without_conflicts(const std::array<int, 8>& places) {
+  std::set<int> banks;
+  for (const int place : places) banks.insert(place / 16 % 8);
+  return banks.size() == places.size();
+}
+
+TEST(CudaResident, NoLoadOfXHasConflicts) {
+  for (const resident::Shape& shape : resident::shapes)
+    for (int warp = 0; warp < resident::warps; ++warp)
+      for (int step = 0; step < shape.steps(); ++step)
+        for (int first_lane = 0; first_lane < 32; first_lane += 8)
+          for (int at = 0; at < 4; at += 8 / shape.block_j()) {
+            std::array<int, 8> places{};
+            for (int lane = first_lane; lane < first_lane + 8; ++lane) {
+              const int term = (warp / shape.j_warps() * shape.steps() + step) * resident::step_terms +
+                               term_of(8 / shape.block_j(), lane % 4, at);
+              const int bytes = term * shape.d * 2 + warp % shape.j_warps() * 16;
+              const int place = shape.place(shape.sample_of(lane / 4), bytes);
+              EXPECT_LE(place + 16, shape.buffer_bytes());
+              places[static_cast<std::size_t>(lane - first_lane)] = place;
+            }
+            ASSERT_TRUE(without_conflicts(places)) << shape.d << " j, lane " << first_lane;
+          }
+}
+
+TEST(CudaResident, SumsAreSpreadOverBanks) {
+  for (const resident::Shape& shape : resident::shapes) {
+    const int fours = shape.l_warps() == 1 ? 1 : shape.unit() / 4;
+    std::set<int> all;  // every sum has a place of its own
+    for (int part = 0; part < shape.l_warps(); ++part)
+      for (int four = 0; four < fours; ++four)
+        for (int sample = 0; sample < resident::tile_samples; ++sample)
+          for (int output = 0; output < resident::tile_outputs; ++output)
+            for (int unit = 0; unit < shape.output_units(); ++unit)
+              all.insert(shape.sum_place(part, four, sample, output, unit));
+    EXPECT_EQ(all.size() * 16, static_cast<std::size_t>(shape.sum_bytes()));
+    EXPECT_EQ(*all.rbegin() + 16, shape.sum_bytes());
+    for (int first_lane = 0; first_lane < 32; first_lane += 8)
+      for (int at = 0; at < 4; ++at) {
+        std::array<int, 8> written{}, read{};
+        for (int lane = first_lane; lane < first_lane + 8; ++lane) {
+          const int sample = shape.sample_of(lane % 4 * 2 + at % 2), output = lane / 4 + at / 2 * 8;
+          const int thread = at * 64 + lane;
+          const int of_sample = resident::tile_outputs * shape.output_units();
+          const auto place = static_cast<std::size_t>(lane - first_lane);
+          written[place] = shape.sum_place(0, 0, sample, output, 0);
+          read[place] =
+              shape.sum_place(0, 0, thread / of_sample % resident::tile_samples,
+                              thread % of_sample / shape.output_units(), thread % shape.output_units());
+        }
+        EXPECT_TRUE(without_conflicts(written)) << shape.d << " j, lane " << first_lane;
+        EXPECT_TRUE(without_conflicts(read)) << shape.d << " j, lane " << first_lane;
+      }
   }
 }
 
