@@ -8,7 +8,6 @@ namespace kronsparse::cuda::resident {
 namespace {
 
 constexpr std::int64_t max_blocks = std::int64_t{1} << 27;
-constexpr std::int64_t row_elements = row_bytes / 2;
 
 TensorView x_view(const Product& p, const Shape& shape, const void* x) {
   const std::int64_t rows = p.c * p.d / row_elements;

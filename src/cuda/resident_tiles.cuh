@@ -27,7 +27,8 @@ namespace kronsparse::cuda::resident {
 
 inline constexpr int warps = 8, threads = warps * 32;
 inline constexpr int tile_outputs = 16, tile_samples = 8, step_terms = 16;
-inline constexpr int row_bytes = 128;  ///< of x in shared memory, swizzled
+inline constexpr int row_bytes = 128, row_elements = row_bytes / 2;  ///< of x in shared memory, swizzled
+inline constexpr int max_elements = 4096;  ///< of x, that a sum's terms and all j are
 inline constexpr int max_samples = 64;
 
 /// What a block computes; the compiler knows it.
@@ -48,7 +49,9 @@ struct Shape {
   /// Where x is read by rows of all samples, each warp needs rows of its own, or two the same ones. Where
   /// there are more j, it is read by samples, and all warps need all of it.
   [[nodiscard]] __host__ __device__ constexpr bool by_rows() const { return d <= 16; }
-  [[nodiscard]] __host__ __device__ constexpr int sharing_warps() const { return by_rows() ? j_warps() : 8; }
+  [[nodiscard]] __host__ __device__ constexpr int sharing_warps() const {
+    return by_rows() ? j_warps() : warps;
+  }
   [[nodiscard]] __host__ __device__ constexpr int groups() const { return warps / sharing_warps(); }
   /// Of each sample, and those that a warp asks for.
   [[nodiscard]] __host__ __device__ constexpr int rows() const { return terms() * d * 2 / row_bytes; }
@@ -116,6 +119,7 @@ struct Shape {
 
 inline constexpr std::array shapes{Shape{4, 32}, Shape{8, 32}, Shape{16, 32}, Shape{32, 32}, Shape{64, 32},
                                    Shape{4, 16}, Shape{8, 16}, Shape{16, 16}, Shape{32, 16}, Shape{64, 16}};
+static_assert(shapes[0].terms() * shapes[0].d == max_elements);
 
 /// How a problem is cut into blocks; fixed when the plan is made. Blocks of the same outputs share out the
 /// samples.

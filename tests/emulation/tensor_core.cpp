@@ -66,12 +66,21 @@ void gather_left(Matrices& m, const WgmmaIssue& product, int thread) {
   }
 }
 
+/// Where an operand begins. A swizzled one begins in the first of 8 rows that are exchanged alike: others
+/// would need an offset in the operand.
+std::uint32_t begin_of(std::uint64_t operand) {
+  const auto address = static_cast<std::uint32_t>(operand & 0x3fff) << 4;
+  if ((operand & kSwizzled) != 0 && address % 1024 >= 128)
+    throw EmulationError("a swizzled operand that begins between 8 rows");
+  return address;
+}
+
 /// The half number at a place of an operand. Swizzled: 8 rows of 128 bytes, then the next 8; the hardware
 /// exchanges units of 16 bytes by the address itself. Else blocks of 8 rows of 16 bytes.
 float shared_number(Block& block, Kind kind, std::uint64_t operand, int row, int byte) {
   const auto field = [&](int shift) { return static_cast<std::uint32_t>(operand >> shift & 0x3fff) << 4; };
   const bool swizzled = (operand & kSwizzled) != 0;
-  std::uint32_t address = field(0) + static_cast<std::uint32_t>(row / 8) * field(32);
+  std::uint32_t address = begin_of(operand) + static_cast<std::uint32_t>(row / 8) * field(32);
   if (swizzled) {
     address += static_cast<std::uint32_t>(row % 8 * 128 + byte);
     address ^= (address >> 7 & 7) << 4;
@@ -89,7 +98,7 @@ float shared_number(Block& block, Kind kind, std::uint64_t operand, int row, int
 float number_by_terms(Block& block, Kind kind, std::uint64_t operand, int place, int term) {
   const auto field = [&](int shift) { return static_cast<std::uint32_t>(operand >> shift & 0x3fff) << 4; };
   const auto at = static_cast<std::uint32_t>(place), row = static_cast<std::uint32_t>(term);
-  std::uint32_t address = field(0);
+  std::uint32_t address = begin_of(operand);
   if ((operand & kSwizzled) != 0) {
     address += at / 64 * field(16) + row / 8 * field(32) + row % 8 * 128 + at % 64 * 2;
     address ^= (address >> 7 & 7) << 4;

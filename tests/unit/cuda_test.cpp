@@ -320,7 +320,8 @@ bool without_conflicts(const std::array<int, 8>& places) {
 }
 
 TEST(CudaResident, NoLoadOfXHasConflicts) {
-  for (const resident::Shape& shape : resident::shapes)
+  for (const resident::Shape& shape : resident::shapes) {
+    std::set<int> all;  // all of x is loaded, and nothing else
     for (int warp = 0; warp < resident::warps; ++warp)
       for (int step = 0; step < shape.steps(); ++step)
         for (int first_lane = 0; first_lane < 32; first_lane += 8)
@@ -331,11 +332,15 @@ TEST(CudaResident, NoLoadOfXHasConflicts) {
                                term_of(8 / shape.block_j(), lane % 4, at);
               const int bytes = term * shape.d * 2 + warp % shape.j_warps() * 16;
               const int place = shape.place(shape.sample_of(lane / 4), bytes);
-              EXPECT_LE(place + 16, shape.buffer_bytes());
               places[static_cast<std::size_t>(lane - first_lane)] = place;
+              all.insert(place);
             }
             ASSERT_TRUE(without_conflicts(places)) << shape.d << " j, lane " << first_lane;
           }
+    EXPECT_EQ(all.size() * 16,
+              static_cast<std::size_t>(resident::tile_samples * shape.rows() * resident::row_bytes));
+    EXPECT_LE(*all.rbegin() + 16, shape.buffer_bytes());
+  }
 }
 
 TEST(CudaResident, SumsAreSpreadOverBanks) {
