@@ -85,6 +85,37 @@ TEST_F(Amx, PaddingMeetsNoInfinity) {
   }
 }
 
+// Where d = 1 tiles are read from X as it lies: whole ones of strips that are all there, and nothing beside
+// them. The block next to the one that is looked at is full of nan, and so are the samples after the last.
+TEST_F(Amx, ReadsOnlyItsOwnTermsInPlace) {
+  const BFloat16 nan(std::numeric_limits<float>::quiet_NaN());
+  for (const int depth : {31, 32, 33, 48, 64, 80})
+    for (const int batch : {1, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 100}) {
+      const int outs = 20;
+      const Problem problem = Problem::parse("bf16 batch_first B=" + std::to_string(batch) + " 2x" +
+                                             std::to_string(outs) + "x" + std::to_string(depth) + "x1");
+      const auto small = [](int number) { return BFloat16(static_cast<float>(number % 7 - 3)); };
+      std::vector<BFloat16> values, x(static_cast<std::size_t>((batch + 16) * 2 * depth), nan);
+      for (int at = 0; at < 2 * outs * depth; ++at) values.push_back(small(at * 5 + at / 11));
+      for (int n = 0; n < batch; ++n)
+        for (int l = 0; l < depth; ++l)
+          x[static_cast<std::size_t>(n * 2 * depth + l)] = small(n * 3 + l * 5 + l / 9);
+      std::vector<BFloat16> y(static_cast<std::size_t>(batch * 2 * outs));
+      const Plan plan(problem, values.data(), {}, "amx-emulated");
+      plan.run({.x = x.data(), .y = y.data()});
+      for (int n = 0; n < batch; ++n)
+        for (int k = 0; k < outs; ++k) {
+          float sum = 0;
+          for (int l = 0; l < depth; ++l)
+            sum += static_cast<float>(values[static_cast<std::size_t>(k * depth + l)]) *
+                   static_cast<float>(x[static_cast<std::size_t>(n * 2 * depth + l)]);
+          ASSERT_EQ(static_cast<float>(y[static_cast<std::size_t>(n * 2 * outs + k)]),
+                    static_cast<float>(BFloat16(sum)))
+              << "depth " << depth << ", batch " << batch << ", sample " << n << ", output " << k;
+        }
+    }
+}
+
 TEST(AmxGroups, AreAllOfASmallDOrALine) {
   for (const auto& [d, together] : std::vector<std::pair<std::int64_t, int>>{
            {1, 1}, {2, 2}, {4, 4}, {8, 8}, {16, 16}, {48, 16}, {3, 0}, {24, 0}})

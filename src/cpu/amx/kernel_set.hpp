@@ -24,6 +24,9 @@ inline constexpr int tile_sums = tile_rows * tile_rows;
 /// One or two strips of rows times one or two of columns.
 struct ProductArgs {
   const std::byte* a[2];
+  const std::byte* in_place[2];  ///< rows whose first tiles are read where they lie; null: none
+  std::int64_t in_place_stride;  ///< bytes from one such row to the next
+  std::int64_t in_place_tiles;   ///< so many of a strip
   const std::byte* b[2];
   std::int64_t tiles;     ///< of a strip
   float* c;               ///< the sums of the first strips
@@ -51,7 +54,8 @@ struct PackRowsArgs {
   std::int64_t sample_stride;  ///< elements from one sample to the next
   std::int64_t term_stride;    ///< elements from one term to the next: J, or more where J is 16
   std::int64_t terms;          ///< all there are; tiles are filled up with zeros
-  int samples;                 ///< likewise
+  std::int64_t first_term;     ///< tiles before it are left out
+  int samples;                 ///< as terms
   int first_row;
   int last_row;
   std::byte* strips;

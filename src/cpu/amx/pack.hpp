@@ -90,8 +90,10 @@ template <int J>
 void pack_rows(const amx::PackRowsArgs& args) {
   for (int row = args.first_row; row < args.last_row; ++row) {
     const uint16_t* x = args.x + row * args.sample_stride;
-    std::byte* line = args.strips + static_cast<ptrdiff_t>(64) * row;
-    for (int64_t term = 0; term < args.terms; term += amx::tile_terms, line += amx::tile_bytes) {
+    std::byte* line =
+        args.strips + static_cast<ptrdiff_t>(64) * row + args.first_term / amx::tile_terms * amx::tile_bytes;
+    for (int64_t term = args.first_term; term < args.terms;
+         term += amx::tile_terms, line += amx::tile_bytes) {
       if constexpr (J == 1) {
         // As they lie.
         store(reinterpret_cast<uint16_t*>(line),

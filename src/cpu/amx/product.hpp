@@ -13,8 +13,11 @@ void product(const amx::ProductArgs& args) {
   if constexpr (B == 2) clear_tile<1>();
   if constexpr (A == 2) clear_tile<2>();
   if constexpr (A == 2 && B == 2) clear_tile<3>();
-  for (int64_t offset = 0; offset < args.tiles * amx::tile_bytes; offset += amx::tile_bytes) {
-    load_tile<4>(args.a[0] + offset, 64);
+  for (int64_t tile = 0; tile < args.tiles; ++tile) {
+    const int64_t offset = tile * amx::tile_bytes;
+    const bool in_place = tile < args.in_place_tiles;
+    const int64_t a_stride = in_place ? args.in_place_stride : 64;
+    load_tile<4>(in_place ? args.in_place[0] + tile * 64 : args.a[0] + offset, a_stride);
     load_tile<6>(args.b[0] + offset, 64);
     multiply_tiles<0, 4, 6>();
     if constexpr (B == 2) {
@@ -22,7 +25,7 @@ void product(const amx::ProductArgs& args) {
       multiply_tiles<1, 4, 7>();
     }
     if constexpr (A == 2) {
-      load_tile<5>(args.a[1] + offset, 64);
+      load_tile<5>(in_place ? args.in_place[1] + tile * 64 : args.a[1] + offset, a_stride);
       multiply_tiles<2, 5, 6>();
     }
     if constexpr (A == 2 && B == 2) multiply_tiles<3, 5, 7>();

@@ -13,6 +13,10 @@
 namespace kronsparse::amx {
 namespace {
 
+/// Up to so many outputs X is not packed where it lies as tiles want it: the first read of a row is as slow
+/// as packing it, and the others find it in L2.
+constexpr std::int64_t in_place_outs = 256;
+
 class RowsExecutor final : public Executor {
  public:
   explicit RowsExecutor(const Job& job)
@@ -109,12 +113,20 @@ class RowsExecutor final : public Executor {
       const std::int64_t first = block.packed / tile_rows * tile_rows;
       args.x = block.x + first * shape_.x_stride;
       args.samples = static_cast<int>(std::min<std::int64_t>(tile_rows, block.samples - first));
+      args.first_term = tiles_in_place(block, first / tile_rows) * tile_terms;
       args.first_row = static_cast<int>(block.packed - first);
       args.last_row = static_cast<int>(std::min<std::int64_t>(tile_rows, row - first));
       args.strips = block.strips + first / tile_rows * group_bytes();
       job_.kernels.pack_rows[log_group()](args);
       block.packed = first + args.last_row;
     }
+  }
+
+  /// Tiles of a strip, and of the one it is multiplied with, that are read where they lie in X: none unless
+  /// all their samples are there.
+  [[nodiscard]] std::int64_t tiles_in_place(const Block& block, std::int64_t strip) const {
+    const std::int64_t end = std::min((strip / 2 + 1) * 2 * tile_rows, block.rows);
+    return end <= block.samples ? in_place_tiles_ : 0;
   }
 
   void run_block(const Operands& operands, const Block& block, Block& next, float* sums) const;
@@ -139,7 +151,8 @@ class RowsExecutor final : public Executor {
   /// Products whose tasks of the same samples are neighbours: lines of X and Y may belong to several of them.
   /// Otherwise tasks of the same weights are.
   std::int64_t together_ = 1;
-  bool stream_ = false;  ///< if y is on a cache line
+  bool stream_ = false;              ///< if y is on a cache line
+  std::int64_t in_place_tiles_ = 0;  ///< of strips whose samples are all there
 };
 
 void RowsExecutor::choose_block() {
@@ -158,6 +171,7 @@ void RowsExecutor::choose_block() {
   stream_ = simd::writes_around_caches(job_.problem) && (group_ < 16 || shape_.d == 16) &&
             simd::whole_cache_lines<std::uint16_t>(shape_.y_stride) &&
             simd::whole_cache_lines<std::uint16_t>(shape_.outs * shape_.d);
+  if (group_ == 1 && shape_.outs <= in_place_outs) in_place_tiles_ = shape_.depth / tile_terms;
   // All of them, or all j of a block i, as long as their weights stay in L2.
   const auto weights = static_cast<std::int64_t>(weights_.bytes());
   if (weights <= l2 / 4) {
@@ -174,6 +188,7 @@ void RowsExecutor::run_products(const Block& block, std::int64_t j, std::int64_t
   const std::int64_t b_strips = std::min<std::int64_t>(2, weights_.strips() - k);
   ProductArgs args{};
   args.tiles = weights_.tiles();
+  args.in_place_stride = shape_.x_stride * 2;
   // Strips of outputs side by side, or tiles of all j one after the other.
   args.c_stride = group_ == 1 ? 2 * tile_rows : tile_rows;
   args.c_a_step = std::int64_t{2} * group_ * tile_sums;
@@ -182,8 +197,11 @@ void RowsExecutor::run_products(const Block& block, std::int64_t j, std::int64_t
   const std::int64_t strips = block.rows / tile_rows;
   for (std::int64_t m = 0; m < strips; m += 2) {
     const std::int64_t a_strips = std::min<std::int64_t>(2, strips - m);
-    for (std::int64_t r = 0; r < a_strips; ++r)
+    for (std::int64_t r = 0; r < a_strips; ++r) {
       args.a[r] = block.strips + (m + r) * group_bytes() + j * weights_.strip_bytes();
+      args.in_place[r] = reinterpret_cast<const std::byte*>(block.x + (m + r) * tile_rows * shape_.x_stride);
+    }
+    args.in_place_tiles = tiles_in_place(block, m);
     args.c = sums + (2 * m * group_ + j) * tile_sums;
     args.next_x = next.prefetch.rows > 0 ? &next.prefetch : nullptr;
     job_.kernels.product[a_strips - 1][b_strips - 1](args);
