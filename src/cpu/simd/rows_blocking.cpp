@@ -70,8 +70,10 @@ void RowsPart<Real>::choose_blocks(const std::vector<Segments>& segments) {
   const std::int64_t row_bytes =
       (in_place_ ? block_group_ * d_ : unit_width) * (copy_depth_ + shape_.outs) * real;
   auto rows = std::min<std::int64_t>({l2 / 4 / row_bytes, static_cast<std::int64_t>(64 / row_pages), 240});
-  // Weights that do not stay in L2 after all are read once for these rows: the more of them the better.
-  if (weights_stay_) rows = std::min<std::int64_t>(l2 / 2 / (unit_width * depth_ * real), 2 * whole_tiles);
+  // Weights that do not stay in L2 after all are read once for these rows: the more of them the better, but
+  // not so many that their copy takes the place of the weights; of two segments it is twice as wide.
+  if (weights_stay_)
+    rows = std::min(l2 / 2 / (unit_width * depth_ * real), 2 * whole_tiles * kernels_.lanes / unit_width);
   // A line should still be in L1 when the next block writes its part of it.
   if (blocks_share_lines_) rows = std::min(rows, 2 * whole_tiles);
   rows = std::max(rows, copy_depth_ < depth_ ? max_tile_rows : whole_tiles);
