@@ -24,7 +24,7 @@ inline constexpr int tile_sums = tile_rows * tile_rows;
 /// One or two strips of rows times one or two of columns.
 struct ProductArgs {
   const std::byte* a[2];
-  const std::byte* in_place[2];  ///< rows whose first tiles are read where they lie; null: none
+  const std::byte* in_place[2];  ///< rows whose first tiles are read where they lie
   std::int64_t in_place_stride;  ///< bytes from one such row to the next
   std::int64_t in_place_tiles;   ///< so many of a strip
   const std::byte* b[2];
