@@ -1,9 +1,14 @@
 // What the amx family takes and leaves to others. What it computes is in the conformance tests.
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <new>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -85,8 +90,33 @@ TEST_F(Amx, PaddingMeetsNoInfinity) {
   }
 }
 
+/// Elements after which memory ends: whoever reads on is killed, in every build.
+class AtTheEndOfMemory {
+ public:
+  explicit AtTheEndOfMemory(std::size_t count) {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    const std::size_t bytes = count * sizeof(BFloat16), pages = (bytes + page - 1) / page * page;
+    mapped_ = pages + page;
+    start_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start_ == MAP_FAILED) throw std::bad_alloc();
+    std::byte* end = static_cast<std::byte*>(start_) + pages;
+    if (mprotect(end, page, PROT_NONE) != 0) throw std::bad_alloc();
+    elements_ = {reinterpret_cast<BFloat16*>(end - bytes), count};
+  }
+  AtTheEndOfMemory(const AtTheEndOfMemory&) = delete;
+  AtTheEndOfMemory& operator=(const AtTheEndOfMemory&) = delete;
+  ~AtTheEndOfMemory() { munmap(start_, mapped_); }
+
+  [[nodiscard]] std::span<BFloat16> elements() const { return elements_; }
+
+ private:
+  void* start_;
+  std::size_t mapped_;
+  std::span<BFloat16> elements_;
+};
+
 // Where d = 1 tiles are read from X as it lies: whole ones of strips that are all there, and nothing beside
-// them. The block next to the one that is looked at is full of nan, and so are the samples after the last.
+// them. The block next to the one that is looked at is full of nan, and after the last sample memory ends.
 TEST_F(Amx, ReadsOnlyItsOwnTermsInPlace) {
   const BFloat16 nan(std::numeric_limits<float>::quiet_NaN());
   for (const int depth : {31, 32, 33, 48, 64, 80})
@@ -95,7 +125,10 @@ TEST_F(Amx, ReadsOnlyItsOwnTermsInPlace) {
       const Problem problem = Problem::parse("bf16 batch_first B=" + std::to_string(batch) + " 2x" +
                                              std::to_string(outs) + "x" + std::to_string(depth) + "x1");
       const auto small = [](int number) { return BFloat16(static_cast<float>(number % 7 - 3)); };
-      std::vector<BFloat16> values, x(static_cast<std::size_t>((batch + 16) * 2 * depth), nan);
+      std::vector<BFloat16> values;
+      const AtTheEndOfMemory memory(static_cast<std::size_t>(batch * 2 * depth));
+      const std::span<BFloat16> x = memory.elements();
+      std::ranges::fill(x, nan);
       for (int at = 0; at < 2 * outs * depth; ++at) values.push_back(small(at * 5 + at / 11));
       for (int n = 0; n < batch; ++n)
         for (int l = 0; l < depth; ++l)
