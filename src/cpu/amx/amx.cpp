@@ -7,6 +7,7 @@
 
 #include "core/message.hpp"
 #include "cpu/amx/drivers.hpp"
+#include "cpu/amx/weights.hpp"
 #include "cpu/cpu_info.hpp"
 #include "cpu/simd/weights.hpp"
 #include "cpu/threads.hpp"
@@ -16,37 +17,53 @@ namespace amx {
 namespace {
 
 std::string refuse(const KernelSet& kernels, const Problem& problem) {
-  if (problem.dtype != DType::bf16) return message("tiles multiply bf16, not {}", name(problem.dtype));
+  if (problem.dtype != DType::bf16 && problem.dtype != DType::f16)
+    return message("tiles multiply f16 and bf16, not {}", name(problem.dtype));
   if (problem.operation == Operation::gradient) return "tiles are not for gradients";
   const bool batch_first = problem.layout == Layout::batch_first;
   if (batch_first && j_block(problem.pattern.d) == 0)
     return message("in batch_first d must be 1, 2, 4, 8 or a multiple of 16, not {}", problem.pattern.d);
   // Two blocks of two strips, for every j that is taken together, and room for weights.
   const std::int64_t depth = simd::shape_of(problem).depth;
-  const std::int64_t most = static_cast<std::int64_t>(cpu_info().l2_bytes) * 3 / 4 /
-                            (128 * (batch_first ? j_block(problem.pattern.d) : 1));
+  const std::int64_t most =
+      static_cast<std::int64_t>(cpu_info().l2_bytes) * 3 / 4 /
+      (128 * format_of(problem.dtype).pieces * (batch_first ? j_block(problem.pattern.d) : 1));
   if (depth > most)
     return message("sums of {} terms are too long for X to stay in L2, {} are not", depth, most);
-  // Last: it asks the system for the registers, which a process that never multiplies bf16 can do without.
+  // Last: it asks the system for the registers, which a process that never multiplies halves can do without.
   return kernels.usable() ? "" : kernels.missing;
+}
+
+/// Seconds for each real of X and of Y.
+struct RealCosts {
+  double x, y;
+};
+RealCosts costs_of_reals(const Problem& problem) {
+  if (problem.dtype == DType::bf16) return {4.5e-10, 4.5e-10};
+  // So that f16 goes where it was measured to be faster: by simd with few terms (48x48) or outputs that are
+  // many more than terms (256x64 in batch_last), by tiles otherwise. Where 16 j are sorted, pieces of 16
+  // strips are more than L1 holds.
+  if (problem.layout == Layout::batch_last) return {6.5e-10, 7.7e-10};
+  return j_block(problem.pattern.d) == 16 ? RealCosts{1e-9, 1e-9} : RealCosts{6.5e-10, 6.5e-10};
 }
 
 double seconds_alone(const Problem& problem) {
   // 1.4 times what a Xeon takes: so are the predictions of simd, with which these are compared.
   constexpr double seconds_per_run = 1e-6;
   constexpr double seconds_per_product = 2.5e-8;  // of two tiles, beside a busy sibling; 1e-8 without
-  constexpr double seconds_per_real = 4.5e-10;    // of X or Y
+  const RealCosts costs = costs_of_reals(problem);
   const simd::Shape shape = simd::shape_of(problem);
+  const Format format = format_of(problem.dtype);
   const auto parts = [](std::int64_t total, int part) {
     return std::ceil(static_cast<double>(total) / part);
   };
-  const double products =
-      parts(shape.batch, tile_rows) * parts(shape.outs, tile_rows) * parts(shape.depth, tile_terms);
-  const double reals =
-      parts(shape.batch, tile_rows) * tile_rows *
-      (parts(shape.outs, tile_rows) * tile_rows + parts(shape.depth, tile_terms) * tile_terms);
+  const double products = parts(shape.batch, tile_rows) * parts(shape.outs, tile_rows) *
+                          parts(shape.depth, format.terms) * format.pieces;
+  const double packing = parts(shape.batch, tile_rows) * tile_rows *
+                         (parts(shape.depth, format.terms) * format.terms * costs.x +
+                          parts(shape.outs, tile_rows) * tile_rows * costs.y);
   return seconds_per_run + static_cast<double>(shape.a) * static_cast<double>(shape.d) *
-                               (products * seconds_per_product + reals * seconds_per_real);
+                               (products * seconds_per_product + packing);
 }
 
 template <const KernelSet& kernels>
@@ -65,7 +82,7 @@ struct Entry {
 const std::vector<Implementation>& table() {
   static const std::vector<Implementation> all = {
 #if defined(__x86_64__)
-    {"amx", Backend::cpu, "tiles of bf16 in registers of 1 KiB, X packed once", Entry<tiles_of_cpu>::refuse,
+    {"amx", Backend::cpu, "tiles of halves in registers of 1 KiB, X packed once", Entry<tiles_of_cpu>::refuse,
      Entry<tiles_of_cpu>::predict, Entry<tiles_of_cpu>::make},
 #endif
 #if defined(KRONSPARSE_WITH_EMULATED_TILES)

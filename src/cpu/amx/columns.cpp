@@ -17,11 +17,11 @@ constexpr std::int64_t sums_stride = std::int64_t{2} * tile_rows;
 class ColumnsExecutor final : public Executor {
  public:
   explicit ColumnsExecutor(const Job& job)
-      : job_(job), shape_(simd::shape_of(job.problem)), weights_(shape_) {
+      : job_(job), shape_(simd::shape_of(job.problem)), weights_(shape_, job.problem.dtype) {
     const auto l2 = static_cast<std::int64_t>(cpu_info().l2_bytes);
     const std::int64_t threads = threads_for(job.seconds_alone);
     constexpr std::int64_t pair = std::int64_t{2} * tile_rows;
-    std::int64_t columns = std::min<std::int64_t>(l2 / 4 / weights_.strip_bytes() * tile_rows, 2048);
+    std::int64_t columns = std::min<std::int64_t>(l2 / 4 / weights_.x_strip_bytes() * tile_rows, 2048);
     if (threads > 1) columns = std::min(columns, shape_.batch * shape_.a * shape_.d / (4 * threads));
     column_block_ = simd::even_block(shape_.batch, std::max(columns, pair), pair);
     stream_ = simd::writes_around_caches(job.problem) &&
@@ -42,7 +42,7 @@ class ColumnsExecutor final : public Executor {
         return block_at(task, blocks, operands.x, scratch + place * block_bytes());
       };
       const auto compute = [&](Block& block, Block& next) {
-        pack_until(block, pairs());
+        pack_until(block, lines());
         run_block(operands, block, next, sums);
       };
       run_in_turn(job_.kernels, first, last, make, compute);
@@ -55,13 +55,13 @@ class ColumnsExecutor final : public Executor {
   struct Block {
     std::int64_t product = 0;  ///< i·d + j
     std::int64_t first_column = 0;
-    PackColumnsArgs pack = {};  ///< of the pairs that come next
+    PackColumnsArgs pack = {};  ///< of the lines that come next
     Prefetch prefetch = {};
   };
 
-  [[nodiscard]] std::int64_t pairs() const { return weights_.tiles() * tile_terms / 2; }
+  [[nodiscard]] std::int64_t lines() const { return weights_.x_tiles() * 16; }
   [[nodiscard]] std::int64_t block_bytes() const {
-    return (column_block_ + tile_rows - 1) / tile_rows * weights_.strip_bytes();
+    return (column_block_ + tile_rows - 1) / tile_rows * weights_.x_strip_bytes();
   }
   [[nodiscard]] std::size_t scratch_bytes() const {
     return static_cast<std::size_t>(2 * block_bytes()) + 4 * tile_sums * sizeof(float);
@@ -82,17 +82,17 @@ class ColumnsExecutor final : public Executor {
     block.prefetch.rows = shape_.depth;
     block.prefetch.row_bytes = block.pack.columns * 2;
     block.prefetch.row_stride = block.pack.term_stride * 2;
-    block.prefetch.spread_over_calls(products(column_block_) * weights_.tiles());
+    block.prefetch.spread_over_calls(products(column_block_) * weights_.x_tiles());
     return block;
   }
   [[nodiscard]] std::int64_t products(std::int64_t columns) const {
     return (weights_.strips() + 1) / 2 * ((columns + 2 * tile_rows - 1) / (2 * tile_rows));
   }
-  void pack_until(Block& block, std::int64_t pair) const {
-    if (pair <= block.pack.first_pair) return;
-    block.pack.last_pair = pair;
-    job_.kernels.pack_columns(block.pack);
-    block.pack.first_pair = pair;
+  void pack_until(Block& block, std::int64_t line) const {
+    if (line <= block.pack.first_line) return;
+    block.pack.last_line = line;
+    job_.halves().pack_columns(block.pack);
+    block.pack.first_line = line;
   }
 
   void run_block(const Operands& operands, const Block& block, Block& next, float* sums) const;
@@ -104,9 +104,15 @@ class ColumnsExecutor final : public Executor {
   }
   /// Of the outputs of strips k and k + 1.
   void widen_bias(const void* bias, std::int64_t product, std::int64_t k, float* widened) const {
-    const auto* all = static_cast<const BFloat16*>(bias) + first_row(product, k);
     const std::int64_t outs = std::min<std::int64_t>(2 * tile_rows, shape_.outs - k * tile_rows);
-    for (std::int64_t m = 0; m < outs; ++m) widened[m] = static_cast<float>(all[m * shape_.d]);
+    const auto widen = [&]<class T>(const T* all) {
+      for (std::int64_t m = 0; m < outs; ++m)
+        widened[m] = static_cast<float>(all[first_row(product, k) + m * shape_.d]);
+    };
+    if (job_.problem.dtype == DType::f16)
+      widen(static_cast<const Half*>(bias));
+    else
+      widen(static_cast<const BFloat16*>(bias));
   }
 
   Job job_;
@@ -122,7 +128,9 @@ void ColumnsExecutor::run_block(const Operands& operands, const Block& block, Bl
   const std::int64_t all = products(block.pack.columns);
   std::int64_t done = 0;
   ProductArgs args{};
-  args.tiles = weights_.tiles();
+  args.tiles = weights_.x_tiles();
+  args.a_pieces = weights_.pieces();
+  args.b_pieces = 1;
   args.c = sums;
   args.c_stride = sums_stride;
   args.c_a_step = std::int64_t{2} * tile_sums;
@@ -136,14 +144,14 @@ void ColumnsExecutor::run_block(const Operands& operands, const Block& block, Bl
     for (std::int64_t n = 0; n < strips; n += 2) {
       const std::int64_t b_strips = std::min<std::int64_t>(2, strips - n);
       for (std::int64_t s = 0; s < b_strips; ++s)
-        args.b[s] = block.pack.strips + (n + s) * weights_.strip_bytes();
+        args.b[s] = block.pack.strips + (n + s) * weights_.x_strip_bytes();
       args.next_x = next.prefetch.rows > 0 ? &next.prefetch : nullptr;
       job_.kernels.product[a_strips - 1][b_strips - 1](args);
       for (std::int64_t r = 0; r < a_strips; ++r)
         finish(operands, block, k + r, n, sums + r * args.c_a_step,
                job_.problem.bias ? bias + r * tile_rows : nullptr);
       // Rows that were asked for a product ago or earlier.
-      if (next.pack.columns > 0) pack_until(next, pairs() * done / all);
+      if (next.pack.columns > 0) pack_until(next, lines() * done / all);
       ++done;
     }
   }
@@ -162,7 +170,7 @@ void ColumnsExecutor::finish(const Operands& operands, const Block& block, std::
            block.first_column + n * tile_rows;
   args.y_stride = shape_.d * shape_.y_stride;
   args.stream = stream_ && simd::on_cache_line(args.y);
-  job_.kernels.finish_pair(args);
+  job_.halves().finish_pair(args);
 }
 
 }  // namespace

@@ -14,6 +14,10 @@ struct Job {
   Problem problem;
   const KernelSet& kernels;
   double seconds_alone;
+
+  [[nodiscard]] const HalfKernels& halves() const {
+    return problem.dtype == DType::f16 ? kernels.f16 : kernels.bf16;
+  }
 };
 
 /// Outputs k are rows of tiles, samples are columns: batch_last.

@@ -33,27 +33,35 @@ KRONSPARSE_INLINE void interleave(Vf (&v)[J]) {
 }
 
 /// To nearest, ties to even.
-KRONSPARSE_INLINE HalfVector rounded_to_bf16(Vf v) {
+template <Storage storage>
+KRONSPARSE_INLINE HalfVector rounded(Vf v) {
 #if defined(KRONSPARSE_EMULATES_TILES)
-  return narrow_bf16(v);
+  return narrow<storage>(v);
 #else
+  if constexpr (storage == Storage::f16) return narrow_f16(v);
   // One instruction instead of six. Numbers below 2^-126 become zero, as they do in products.
-  HalfVector rounded;
-  asm("vcvtneps2bf16 %1, %0" : "=v"(rounded) : "v"(v));
-  return rounded;
+  HalfVector half;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(half) : "v"(v));
+  return half;
 #endif
 }
 
+template <Storage storage>
+KRONSPARSE_INLINE Vf load_bias(const uint16_t* source, int64_t count) {
+  const Vu lanes = load_some<storage>(source, count);
+  return bits_as<Vf>(storage == Storage::f16 ? lanes : lanes << 16);
+}
+
 /// The first of a row's vectors.
-KRONSPARSE_INLINE void store_some(uint16_t* y, HalfVector rounded, int64_t count) {
+KRONSPARSE_INLINE void store_some(uint16_t* y, HalfVector half, int64_t count) {
   if (count >= 16) {
-    __builtin_memcpy(y, &rounded, sizeof rounded);
+    __builtin_memcpy(y, &half, sizeof half);
   } else {
-    __builtin_memcpy(y, &rounded, static_cast<size_t>(count) * sizeof *y);
+    __builtin_memcpy(y, &half, static_cast<size_t>(count) * sizeof *y);
   }
 }
 
-template <int J>
+template <Storage storage, int J>
 void finish_tiles(const amx::FinishArgs& args) {
   for (int row = 0; row < args.rows; ++row) {
     Vf v[J];
@@ -66,43 +74,44 @@ void finish_tiles(const amx::FinishArgs& args) {
     for (int q = 0; q < J; q += 2) {
       const int64_t count = args.reals - 16 * q;
       if (count <= 0) break;
-      HalfVector rounded[2];
+      HalfVector halves[2];
 #pragma GCC unroll 2
       for (int p = 0; p < 2; ++p) {
         Vf& sums = v[q + p];
         if (args.bias != nullptr)
-          sums += bits_as<Vf>(load_some(args.bias + (q + p) * args.vector_step, count - 16 * p) << 16);
+          sums += load_bias<storage>(args.bias + (q + p) * args.vector_step, count - 16 * p);
         if (args.activation != Act::none) sums = activate(args.activation, sums);
-        rounded[p] = rounded_to_bf16(sums);
+        halves[p] = rounded<storage>(sums);
       }
       if (args.stream) {
-        stream(y + static_cast<ptrdiff_t>(16) * q, joined(rounded[0], rounded[1]));
+        stream(y + static_cast<ptrdiff_t>(16) * q, joined(halves[0], halves[1]));
       } else {
-        store_some(y + q * args.vector_step, rounded[0], count);
-        if (count > 16) store_some(y + (q + 1) * args.vector_step, rounded[1], count - 16);
+        store_some(y + q * args.vector_step, halves[0], count);
+        if (count > 16) store_some(y + (q + 1) * args.vector_step, halves[1], count - 16);
       }
     }
   }
 }
 
-inline void finish_pair(const amx::FinishPairArgs& args) {
+template <Storage storage>
+void finish_pair(const amx::FinishPairArgs& args) {
   uint16_t* y = args.y;
   for (int row = 0; row < args.rows; ++row, y += args.y_stride) {
-    const auto rounded = [&](int half) {
+    const auto of_strip = [&](int half) {
       Vf v = load(args.c + static_cast<ptrdiff_t>(16) * (2 * row + half));
       if (args.row_bias != nullptr) v += splat(args.row_bias[row]);
       if (args.vector_bias != nullptr) {
         const ptrdiff_t first = static_cast<ptrdiff_t>(16) * half;
-        v += bits_as<Vf>(load_some(args.vector_bias + first, args.reals - first) << 16);
+        v += load_bias<storage>(args.vector_bias + first, args.reals - first);
       }
       if (args.activation != Act::none) v = activate(args.activation, v);
-      return rounded_to_bf16(v);
+      return rounded<storage>(v);
     };
     if (args.reals >= 32 && args.stream) {
-      stream(y, joined(rounded(0), rounded(1)));
+      stream(y, joined(of_strip(0), of_strip(1)));
     } else {
-      store_some(y, rounded(0), args.reals);
-      if (args.reals > 16) store_some(y + 16, rounded(1), args.reals - 16);
+      store_some(y, of_strip(0), args.reals);
+      if (args.reals > 16) store_some(y + 16, of_strip(1), args.reals - 16);
     }
   }
 }

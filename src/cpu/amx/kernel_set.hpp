@@ -4,6 +4,10 @@
 // f32. Operands are *strips*: 16 rows or columns and all terms, one tile of 1 KiB for every 32 of them. A
 // tile of columns holds terms in pairs: line t of it has two terms of every column, side by side. Which two
 // does not matter, as long as rows have the same ones there.
+//
+// Numbers of f16 go in two pieces of bf16 that add up to them exactly (see pieces.hpp). The pieces of an x
+// are a pair, so a tile has 16 terms; weights have two tiles for each of X: one has the first piece of a
+// weight in both places of its pair, the other the second. Four products of pieces make one of f16, exactly.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +21,7 @@ using simd::Act;
 using simd::Prefetch;
 
 inline constexpr int tile_rows = 16;   ///< rows, or columns, of a strip
-inline constexpr int tile_terms = 32;  ///< terms of a tile
+inline constexpr int tile_terms = 32;  ///< terms of a tile, or pieces of half as many
 inline constexpr int tile_bytes = 1024;
 inline constexpr int tile_sums = tile_rows * tile_rows;
 
@@ -28,7 +32,9 @@ struct ProductArgs {
   std::int64_t in_place_stride;  ///< bytes from one such row to the next
   std::int64_t in_place_tiles;   ///< so many of a strip
   const std::byte* b[2];
-  std::int64_t tiles;     ///< of a strip
+  std::int64_t tiles;     ///< of a strip of X
+  int a_pieces;           ///< tiles of rows for each of X: 1, or 2 where rows are weights of f16
+  int b_pieces;           ///< likewise of columns
   float* c;               ///< the sums of the first strips
   std::int64_t c_stride;  ///< floats from one row to the next
   std::int64_t c_a_step;  ///< floats to the sums of the second strip of rows
@@ -36,19 +42,20 @@ struct ProductArgs {
   Prefetch* next_x;       ///< advanced once a tile; may be null
 };
 
-/// Rows of X (batch_last), each a term, to strips of columns. Neighbouring terms are pairs.
+/// Rows of X (batch_last), each a term, to strips of columns. A line is a pair of neighbouring terms, or one
+/// in two pieces.
 struct PackColumnsArgs {
   const std::uint16_t* x;    ///< first term, first column
   std::int64_t term_stride;  ///< elements from one term to the next
   std::int64_t terms;        ///< all there are; tiles are filled up with zeros
   std::int64_t columns;      ///< likewise
-  std::int64_t first_pair;   ///< of terms
-  std::int64_t last_pair;
+  std::int64_t first_line;
+  std::int64_t last_line;
   std::byte* strips;
 };
 
 /// Samples of X (batch_first) to strips of rows, one for each of J neighbouring j. Pairs are terms 16 apart,
-/// or neighbours where J is 1.
+/// neighbours where J is 1, or pieces of one.
 struct PackRowsArgs {
   const std::uint16_t* x;      ///< first sample of the strip, first term, first j
   std::int64_t sample_stride;  ///< elements from one sample to the next
@@ -91,6 +98,14 @@ struct FinishPairArgs {
 
 inline constexpr int group_kinds = 5;  ///< J = 1, 2, 4, 8, 16
 
+/// What X and Y go through on their way, of one dtype.
+struct HalfKernels {
+  void (*pack_columns)(const PackColumnsArgs&);
+  void (*pack_rows[group_kinds])(const PackRowsArgs&);  ///< by log2(J)
+  void (*finish[group_kinds - 1])(const FinishArgs&);   ///< by log2(J) - 1
+  void (*finish_pair)(const FinishPairArgs&);
+};
+
 /// Tile registers of one kind: those of the CPU, or arrays that behave as they do.
 struct KernelSet {
   const char* missing;  ///< what a CPU without it is told
@@ -99,10 +114,7 @@ struct KernelSet {
   void (*end)();    ///< and after its last
   /// By the number of strips of rows and of columns, less one.
   void (*product[2][2])(const ProductArgs&);
-  void (*pack_columns)(const PackColumnsArgs&);
-  void (*pack_rows[group_kinds])(const PackRowsArgs&);  ///< by log2(J)
-  void (*finish[group_kinds - 1])(const FinishArgs&);   ///< by log2(J) - 1
-  void (*finish_pair)(const FinishPairArgs&);
+  HalfKernels bf16, f16;
 };
 
 #if defined(__x86_64__)

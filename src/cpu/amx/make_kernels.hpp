@@ -7,16 +7,24 @@
 
 namespace kronsparse::simd::KRONSPARSE_ISA {
 
+template <Storage storage>
+constexpr amx::HalfKernels make_half_kernels() {
+  return {pack_columns<storage>,
+          {pack_rows<storage, 1>, pack_rows<storage, 2>, pack_rows<storage, 4>, pack_rows<storage, 8>,
+           pack_rows<storage, 16>},
+          {finish_tiles<storage, 2>, finish_tiles<storage, 4>, finish_tiles<storage, 8>,
+           finish_tiles<storage, 16>},
+          finish_pair<storage>};
+}
+
 constexpr amx::KernelSet make_kernels(const char* missing, bool (*usable)()) {
   return {missing,
           usable,
           begin_tiles,
           end_tiles,
           {{product<1, 1>, product<1, 2>}, {product<2, 1>, product<2, 2>}},
-          pack_columns,
-          {pack_rows<1>, pack_rows<2>, pack_rows<4>, pack_rows<8>, pack_rows<16>},
-          {finish_tiles<2>, finish_tiles<4>, finish_tiles<8>, finish_tiles<16>},
-          finish_pair};
+          make_half_kernels<Storage::bf16>(),
+          make_half_kernels<Storage::f16>()};
 }
 
 }  // namespace kronsparse::simd::KRONSPARSE_ISA

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cpu/amx/kernel_set.hpp"
+#include "cpu/amx/pieces.hpp"
 #include "cpu/simd/vector.hpp"
 
 namespace kronsparse::simd::KRONSPARSE_ISA {
@@ -18,28 +19,53 @@ KRONSPARSE_INLINE Vector<uint16_t> load_line(const uint16_t* source, int64_t cou
   return load(some);
 #endif
 }
-/// The same of 16, each in a lane of its own.
+/// 16 elements in lanes of their own: bf16 as it is, f16 as f32.
+template <Storage storage>
+KRONSPARSE_INLINE Vu load_lanes(const uint16_t* source) {
+  if constexpr (storage == Storage::f16) return bits_as<Vu>(widen_f16(source));
+  return load_half(source);
+}
+/// `count` of them, the others zero.
+template <Storage storage>
 KRONSPARSE_INLINE Vu load_some(const uint16_t* source, int64_t count) {
-  if (count >= 16) return load_half(source);
+  if (count >= 16) return load_lanes<storage>(source);
   const Vector<uint16_t> some = load_line(source, count);
-  return load_half(reinterpret_cast<const uint16_t*>(&some));
+  return load_lanes<storage>(reinterpret_cast<const uint16_t*>(&some));
 }
 
-/// A line of a tile: 16 pairs.
-KRONSPARSE_INLINE void store_pairs(std::byte* line, Vu first, Vu second) {
-  store(reinterpret_cast<uint32_t*>(line), first | (second << 16));
+/// A line of a tile: 16 pairs of bf16.
+KRONSPARSE_INLINE void store_line(std::byte* line, Vu pairs) {
+  store(reinterpret_cast<uint32_t*>(line), pairs);
+}
+KRONSPARSE_INLINE Vu paired(Vu first, Vu second) { return first | (second << 16); }
+/// Both pieces of 16 numbers of f16; pieces.hpp says why these.
+KRONSPARSE_INLINE Vu in_pieces(Vu numbers) {
+  const Vf x = bits_as<Vf>(numbers);
+  const Vu first = bits_as<Vu>(x * splat(amx::first_piece)) & 0xffff0000u;
+  const Vf rest = x - bits_as<Vf>(first);
+  const Vf second = is_number(rest) ? rest : x;
+  return (first >> 16) | (bits_as<Vu>(second) & 0xffff0000u);
 }
 
-inline void pack_columns(const amx::PackColumnsArgs& args) {
-  const int64_t strip_bytes = (args.terms + amx::tile_terms - 1) / amx::tile_terms * amx::tile_bytes;
-  for (int64_t pair = args.first_pair; pair < args.last_pair; ++pair) {
-    const uint16_t* first = args.x + 2 * pair * args.term_stride;
-    const uint16_t* second = first + args.term_stride;
-    std::byte* line = args.strips + pair * 64;  // 16 pairs are a tile
+template <Storage storage>
+void pack_columns(const amx::PackColumnsArgs& args) {
+  constexpr int of_a_line = storage == Storage::f16 ? 1 : 2;
+  constexpr int of_a_tile = 16 * of_a_line;
+  const int64_t strip_bytes = (args.terms + of_a_tile - 1) / of_a_tile * amx::tile_bytes;
+  for (int64_t number = args.first_line; number < args.last_line; ++number) {
+    const int64_t term = of_a_line * number;
+    const uint16_t* first = args.x + term * args.term_stride;
+    std::byte* line = args.strips + number * 64;
     for (int64_t column = 0; column < args.columns; column += 16, line += strip_bytes) {
       const int64_t count = args.columns - column;
-      store_pairs(line, 2 * pair < args.terms ? load_some(first + column, count) : Vu{},
-                  2 * pair + 1 < args.terms ? load_some(second + column, count) : Vu{});
+      const Vu one = term < args.terms ? load_some<storage>(first + column, count) : Vu{};
+      if constexpr (storage == Storage::f16) {
+        store_line(line, in_pieces(one));
+      } else {
+        const uint16_t* second = first + args.term_stride;
+        store_line(line,
+                   paired(one, term + 1 < args.terms ? load_some<storage>(second + column, count) : Vu{}));
+      }
     }
   }
 }
@@ -70,7 +96,7 @@ KRONSPARSE_INLINE void sort_by_j(Vu (&v)[J]) {
 }
 
 /// The terms [term, term + 16) of one sample, a vector for each j.
-template <int J>
+template <Storage storage, int J>
 KRONSPARSE_INLINE void load_terms(const uint16_t* x, const amx::PackRowsArgs& args, int64_t term,
                                   Vu (&v)[J]) {
   const int64_t valid = args.terms - term;
@@ -78,22 +104,29 @@ KRONSPARSE_INLINE void load_terms(const uint16_t* x, const amx::PackRowsArgs& ar
 #pragma GCC unroll 16
   for (int q = 0; q < J; ++q) {
     if constexpr (J == 16) {
-      v[q] = q < valid ? load_half(source + q * args.term_stride) : Vu{};
+      v[q] = q < valid ? load_lanes<storage>(source + q * args.term_stride) : Vu{};
     } else {
-      v[q] = load_some(source + static_cast<ptrdiff_t>(16) * q, valid * J - 16 * q);
+      v[q] = load_some<storage>(source + static_cast<ptrdiff_t>(16) * q, valid * J - 16 * q);
     }
   }
   sort_by_j<J>(v);
 }
 
-template <int J>
+template <Storage storage, int J>
 void pack_rows(const amx::PackRowsArgs& args) {
+  constexpr int of_a_tile = storage == Storage::f16 ? amx::tile_terms / 2 : amx::tile_terms;
   for (int row = args.first_row; row < args.last_row; ++row) {
     const uint16_t* x = args.x + row * args.sample_stride;
     std::byte* line =
-        args.strips + static_cast<ptrdiff_t>(64) * row + args.first_term / amx::tile_terms * amx::tile_bytes;
-    for (int64_t term = args.first_term; term < args.terms;
-         term += amx::tile_terms, line += amx::tile_bytes) {
+        args.strips + static_cast<ptrdiff_t>(64) * row + args.first_term / of_a_tile * amx::tile_bytes;
+    for (int64_t term = args.first_term; term < args.terms; term += of_a_tile, line += amx::tile_bytes) {
+      if constexpr (storage == Storage::f16) {
+        Vu v[J] = {};
+        if (row < args.samples) load_terms<storage, J>(x, args, term, v);
+#pragma GCC unroll 16
+        for (int j = 0; j < J; ++j) store_line(line + j * args.strip_step, in_pieces(v[j]));
+        continue;
+      }
       if constexpr (J == 1) {
         // As they lie.
         store(reinterpret_cast<uint16_t*>(line),
@@ -102,11 +135,11 @@ void pack_rows(const amx::PackRowsArgs& args) {
       }
       Vu u[J] = {}, v[J] = {};
       if (row < args.samples) {
-        load_terms<J>(x, args, term, u);
-        if (term + 16 < args.terms) load_terms<J>(x, args, term + 16, v);
+        load_terms<storage, J>(x, args, term, u);
+        if (term + 16 < args.terms) load_terms<storage, J>(x, args, term + 16, v);
       }
 #pragma GCC unroll 16
-      for (int j = 0; j < J; ++j) store_pairs(line + j * args.strip_step, u[j], v[j]);
+      for (int j = 0; j < J; ++j) store_line(line + j * args.strip_step, paired(u[j], v[j]));
     }
   }
 }

@@ -20,7 +20,10 @@ constexpr std::int64_t in_place_outs = 256;
 class RowsExecutor final : public Executor {
  public:
   explicit RowsExecutor(const Job& job)
-      : job_(job), shape_(simd::shape_of(job.problem)), group_(j_block(shape_.d)), weights_(shape_) {
+      : job_(job),
+        shape_(simd::shape_of(job.problem)),
+        group_(j_block(shape_.d)),
+        weights_(shape_, job.problem.dtype) {
     choose_block();
     simd::reserve_scratch(scratch_bytes(), threads_for(job.seconds_alone));
   }
@@ -62,7 +65,9 @@ class RowsExecutor final : public Executor {
 
   void choose_block();
   [[nodiscard]] std::int64_t products() const { return shape_.a * (shape_.d / group_); }
-  [[nodiscard]] std::int64_t group_bytes() const { return group_ * weights_.strip_bytes(); }  ///< 16 samples
+  [[nodiscard]] std::int64_t group_bytes() const {
+    return group_ * weights_.x_strip_bytes();
+  }  ///< 16 samples
   [[nodiscard]] std::int64_t block_strips() const { return (sample_block_ + tile_rows - 1) / tile_rows; }
   [[nodiscard]] std::int64_t block_bytes() const { return block_strips() * group_bytes(); }
   [[nodiscard]] std::size_t scratch_bytes() const {
@@ -99,7 +104,7 @@ class RowsExecutor final : public Executor {
                               shape_.y_stride * 2};
     }
     const std::int64_t calls = (weights_.strips() + 1) / 2 * group_ * ((block_strips() + 1) / 2);
-    block.prefetch.spread_over_calls(calls * weights_.tiles());
+    block.prefetch.spread_over_calls(calls * weights_.x_tiles());
     return block;
   }
   /// Packs samples until `row` of them are there.
@@ -108,7 +113,7 @@ class RowsExecutor final : public Executor {
     args.sample_stride = shape_.x_stride;
     args.term_stride = shape_.d;
     args.terms = shape_.depth;
-    args.strip_step = weights_.strip_bytes();
+    args.strip_step = weights_.x_strip_bytes();
     while (block.packed < row) {
       const std::int64_t first = block.packed / tile_rows * tile_rows;
       args.x = block.x + first * shape_.x_stride;
@@ -117,7 +122,7 @@ class RowsExecutor final : public Executor {
       args.first_row = static_cast<int>(block.packed - first);
       args.last_row = static_cast<int>(std::min<std::int64_t>(tile_rows, row - first));
       args.strips = block.strips + first / tile_rows * group_bytes();
-      job_.kernels.pack_rows[log_group()](args);
+      job_.halves().pack_rows[log_group()](args);
       block.packed = first + args.last_row;
     }
   }
@@ -161,8 +166,8 @@ void RowsExecutor::choose_block() {
   // Weights that stay in L2 need few samples to meet them, enough to be worth a task: X, sums and Y of these
   // then stay in L1. Others come from further away for every block, which is then as large as L2 holds.
   const auto l1 = static_cast<std::int64_t>(cpu_info().l1_bytes);
-  std::int64_t samples = l1 / 6 / (group_ * shape_.depth * 2);
-  if (weights_.strips() * group_bytes() > l2 / 4)
+  std::int64_t samples = l1 / 6 / (group_ * shape_.depth * 2 * weights_.pieces());
+  if (weights_.strips() * group_ * weights_.strip_bytes() > l2 / 4)
     samples = std::max(samples, l2 * 5 / 16 / group_bytes() * tile_rows);
   samples = std::clamp<std::int64_t>(samples, pair, 256);
   const std::int64_t threads = threads_for(job_.seconds_alone);
@@ -171,7 +176,8 @@ void RowsExecutor::choose_block() {
   stream_ = simd::writes_around_caches(job_.problem) && (group_ < 16 || shape_.d == 16) &&
             simd::whole_cache_lines<std::uint16_t>(shape_.y_stride) &&
             simd::whole_cache_lines<std::uint16_t>(shape_.outs * shape_.d);
-  if (group_ == 1 && shape_.outs <= in_place_outs) in_place_tiles_ = shape_.depth / tile_terms;
+  if (group_ == 1 && weights_.pieces() == 1 && shape_.outs <= in_place_outs)
+    in_place_tiles_ = shape_.depth / tile_terms;
   // All of them, or all j of a block i, as long as their weights stay in L2.
   const auto weights = static_cast<std::int64_t>(weights_.bytes());
   if (weights <= l2 / 4) {
@@ -187,7 +193,9 @@ void RowsExecutor::run_products(const Block& block, std::int64_t j, std::int64_t
   const std::int64_t product = block.i * shape_.d + block.first_j + j;
   const std::int64_t b_strips = std::min<std::int64_t>(2, weights_.strips() - k);
   ProductArgs args{};
-  args.tiles = weights_.tiles();
+  args.tiles = weights_.x_tiles();
+  args.a_pieces = 1;
+  args.b_pieces = weights_.pieces();
   args.in_place_stride = shape_.x_stride * 2;
   // Strips of outputs side by side, or tiles of all j one after the other.
   args.c_stride = group_ == 1 ? 2 * tile_rows : tile_rows;
@@ -198,7 +206,7 @@ void RowsExecutor::run_products(const Block& block, std::int64_t j, std::int64_t
   for (std::int64_t m = 0; m < strips; m += 2) {
     const std::int64_t a_strips = std::min<std::int64_t>(2, strips - m);
     for (std::int64_t r = 0; r < a_strips; ++r) {
-      args.a[r] = block.strips + (m + r) * group_bytes() + j * weights_.strip_bytes();
+      args.a[r] = block.strips + (m + r) * group_bytes() + j * weights_.x_strip_bytes();
       args.in_place[r] = reinterpret_cast<const std::byte*>(block.x + (m + r) * tile_rows * shape_.x_stride);
     }
     args.in_place_tiles = tiles_in_place(block, m);
@@ -253,7 +261,7 @@ void RowsExecutor::finish(const Operands& operands, const Block& block, std::int
   args.reals = static_cast<int>(std::min<std::int64_t>(tile_rows, shape_.outs - first_out) * group_);
   if (job_.problem.bias) args.bias = static_cast<const std::uint16_t*>(operands.bias) + column;
   args.vector_step = group_ == 16 ? shape_.d : 16;
-  job_.kernels.finish[log_group() - 1](args);
+  job_.halves().finish[log_group() - 1](args);
 }
 
 void RowsExecutor::finish_pair(const Operands& operands, const Block& block, std::int64_t strip,
@@ -263,7 +271,7 @@ void RowsExecutor::finish_pair(const Operands& operands, const Block& block, std
   auto args = finish_args<FinishPairArgs>(operands, block, strip, column, sums);
   args.reals = static_cast<int>(std::min<std::int64_t>(2 * tile_rows, shape_.outs - first_out));
   if (job_.problem.bias) args.vector_bias = static_cast<const std::uint16_t*>(operands.bias) + column;
-  job_.kernels.finish_pair(args);
+  job_.halves().finish_pair(args);
 }
 
 }  // namespace

@@ -11,21 +11,33 @@
 
 namespace kronsparse::amx {
 
+/// How a dtype lies in tiles.
+struct Format {
+  int terms;   ///< of a tile of X
+  int pieces;  ///< tiles of weights for each of X
+};
+[[nodiscard]] constexpr Format format_of(DType dtype) {
+  return dtype == DType::f16 ? Format{tile_terms / 2, 2} : Format{tile_terms, 1};
+}
+
 class Weights {
  public:
-  explicit Weights(const simd::Shape& shape)
+  Weights(const simd::Shape& shape, DType dtype)
       : shape_(shape),
-        tiles_((shape.depth + tile_terms - 1) / tile_terms),
+        format_(format_of(dtype)),
+        tiles_((shape.depth + format_.terms - 1) / format_.terms),
         strips_((shape.outs + tile_rows - 1) / tile_rows),
-        bytes_(simd::count_of({shape.a, shape.d, strips_, tiles_, tile_bytes})),
+        bytes_(simd::count_of({shape.a, shape.d, strips_, tiles_, format_.pieces, tile_bytes})),
         packed_(simd::make_aligned<std::byte>(bytes_)) {}
 
   /// As rows of tiles where samples are columns (batch_last), as columns otherwise.
   void pack(const Problem& problem, const void* values);
 
   [[nodiscard]] std::int64_t strips() const noexcept { return strips_; }  ///< of one product
-  [[nodiscard]] std::int64_t tiles() const noexcept { return tiles_; }    ///< of a strip, of X as well
-  [[nodiscard]] std::int64_t strip_bytes() const noexcept { return tiles_ * tile_bytes; }
+  [[nodiscard]] int pieces() const noexcept { return format_.pieces; }    ///< tiles for each of X
+  [[nodiscard]] std::int64_t strip_bytes() const noexcept { return x_strip_bytes() * pieces(); }
+  [[nodiscard]] std::int64_t x_tiles() const noexcept { return tiles_; }  ///< of a strip
+  [[nodiscard]] std::int64_t x_strip_bytes() const noexcept { return tiles_ * tile_bytes; }
   [[nodiscard]] const std::byte* strip(std::int64_t product, std::int64_t strip) const noexcept {
     return packed_.get() + (product * strips_ + strip) * strip_bytes();
   }
@@ -33,6 +45,7 @@ class Weights {
 
  private:
   simd::Shape shape_;
+  Format format_;
   std::int64_t tiles_;
   std::int64_t strips_;
   std::size_t bytes_;
