@@ -7,7 +7,8 @@ CXX_SOURCES = $(shell find include src cli bindings tests -name '*.[ch]pp' -o -n
                 -o -name '*.cu' -o -name '*.cuh')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-dev test-sanitize need-python bench cross fuzz lint format clean
+.PHONY: help demo build test test-dev test-sanitize build-dev build-sanitize need-python bench cross fuzz lint format \
+        clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -20,13 +21,20 @@ build:  ## the library and the command, optimised, in build/default
 	cmake --preset default
 	cmake --build --preset default --parallel $(JOBS) --target kronsparse_cli
 
-test: test-dev test-sanitize  ## every test: with warnings as errors, then with ASan and UBSan
+test:  ## every test: with ASan and UBSan, then optimised
+	@tools/bootstrap build
+	@# Packages for Python are fetched while the half that needs none is built.
+	@$(MAKE) --no-print-directory -j 2 need-python build-sanitize
+	@$(MAKE) --no-print-directory test-sanitize
+	@$(MAKE) --no-print-directory test-dev
 
-test-dev: need-python  # its tests; the sanitizers' half has none
-test-dev test-sanitize: test-%:
+build-dev: need-python  # its tests
+build-dev build-sanitize: build-%:
 	@tools/bootstrap build
 	cmake --preset $*
 	cmake --build --preset $* --parallel $(JOBS)
+
+test-dev test-sanitize: test-%: build-%
 	ctest --preset $* --parallel $(JOBS) --output-junit junit.xml
 
 bench: build need-python  ## the CPU backend against PyTorch on 24 patterns (prepares .venv if torch is missing)

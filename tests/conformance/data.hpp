@@ -26,7 +26,7 @@ class Random {
     return low + static_cast<std::int64_t>(next() % static_cast<std::uint64_t>(high - low + 1));
   }
   /// Uniform in [-1, 1).
-  double symmetric() { return std::ldexp(static_cast<double>(next() >> 11), -52) - 1; }
+  double symmetric() { return static_cast<double>(next() >> 11) * 0x1p-52 - 1; }
   /// Nearly normal with variance 1: the sum of three uniforms of variance 1/3.
   double bell() { return symmetric() + symmetric() + symmetric(); }
   template <class Item>
