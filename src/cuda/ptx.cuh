@@ -24,6 +24,7 @@ template <class T>
 __device__ inline void settle(T*& address) {
   asm volatile("" : "+l"(address));
 }
+__device__ inline void settle(std::uint32_t& address) { asm volatile("" : "+r"(address)); }
 
 /// Stores words that lie together at once; the compiler takes such stores apart where it finds a reason to.
 __device__ inline void store_words(void* to, const std::uint32_t (&words)[4]) {
@@ -36,6 +37,28 @@ __device__ inline void store_words(void* to, const std::uint32_t (&words)[2]) {
 }
 __device__ inline void store_words(void* to, const std::uint32_t (&words)[1]) {
   asm volatile("st.global.b32 [%0], %1;\n" ::"l"(to), "r"(words[0]) : "memory");
+}
+
+/// The same, or nothing: without a jump over it.
+__device__ inline void store_words_if(bool is_there, void* to, const std::uint32_t (&words)[4]) {
+  asm volatile(
+      "{\n.reg .pred there;\nsetp.ne.s32 there, %5, 0;\n@there st.global.v4.b32 [%0], {%1,%2,%3,%4};\n}\n" ::
+          "l"(to),
+      "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]), "r"(static_cast<int>(is_there))
+      : "memory");
+}
+__device__ inline void store_words_if(bool is_there, void* to, const std::uint32_t (&words)[2]) {
+  asm volatile(
+      "{\n.reg .pred there;\nsetp.ne.s32 there, %3, 0;\n@there st.global.v2.b32 [%0], {%1,%2};\n}\n" ::"l"(
+          to),
+      "r"(words[0]), "r"(words[1]), "r"(static_cast<int>(is_there))
+      : "memory");
+}
+__device__ inline void store_words_if(bool is_there, void* to, const std::uint32_t (&words)[1]) {
+  asm volatile(
+      "{\n.reg .pred there;\nsetp.ne.s32 there, %2, 0;\n@there st.global.b32 [%0], %1;\n}\n" ::"l"(to),
+      "r"(words[0]), "r"(static_cast<int>(is_there))
+      : "memory");
 }
 
 // Before sm_80 these kernels are refused on the host; their bodies only have to compile.

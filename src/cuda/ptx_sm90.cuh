@@ -157,6 +157,24 @@ __device__ inline void store_cluster_floats(std::uint32_t address, float v0, flo
                       : "memory");
 }
 
+/// The same at once for the caller: the bytes count towards a barrier of that block as those of copies do,
+/// and nothing of this one is needed any more.
+__device__ inline void store_async_floats(std::uint32_t address, float v0, float v1, std::uint32_t barrier) {
+  KRONSPARSE_SM90_ASM(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1,%2}, [%3];\n" ::"r"(
+          address),
+      "f"(v0), "f"(v1), "r"(barrier)
+      : "memory");
+}
+__device__ inline void store_async_floats(std::uint32_t address, float v0, float v1, float v2, float v3,
+                                          std::uint32_t barrier) {
+  KRONSPARSE_SM90_ASM(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1,%2,%3,%4}, [%5];\n" ::"r"(
+          address),
+      "f"(v0), "f"(v1), "f"(v2), "f"(v3), "r"(barrier)
+      : "memory");
+}
+
 /// Waits for `threads` threads, whole warps, at one of the block's 16 numbered barriers.
 __device__ inline void barrier_of(int number, int threads) {
   asm volatile("bar.sync %0, %1;\n" ::"r"(number), "r"(threads) : "memory");

@@ -30,7 +30,7 @@ struct PhaseBarrier {
   std::uint16_t mark;      ///< kMark plus the parity of the phase
   std::uint16_t arrivals;  ///< that end a phase
   std::uint16_t pending;
-  std::int16_t units;  ///< of 16 bytes, that copies have still to bring; below zero when they were early
+  std::int16_t units;  ///< of 8 bytes, that copies have still to bring; below zero when they were early
 
   static constexpr std::uint16_t kMark = 0xba50;
   [[nodiscard]] unsigned parity() const { return mark % 2u; }
@@ -208,10 +208,10 @@ void Block::init_barrier(std::uint32_t barrier, int arrivals) {
 
 bool Block::settle(std::uint32_t barrier, int arrivals, int bytes) {
   PhaseBarrier state = load_barrier(*this, barrier);
-  require(bytes % 16 == 0, "a barrier of bytes that are no multiple of 16");
+  require(bytes % 8 == 0, "a barrier of bytes that are no multiple of 8");
   require(state.pending >= arrivals, "more arrivals at a barrier than it awaits");
   state.pending = static_cast<std::uint16_t>(state.pending - arrivals);
-  state.units = static_cast<std::int16_t>(state.units + bytes / 16);
+  state.units = static_cast<std::int16_t>(state.units + bytes / 8);
   // Those of another block may come before this one has told its barrier of them.
   require(state.units >= 0 || state.pending > 0, "more bytes for a barrier than it was told of");
   const bool phase_ends = state.pending == 0 && state.units == 0;
@@ -302,6 +302,19 @@ void Block::receive_bulk(std::uint32_t to, const std::byte* from, int bytes, std
   require(bytes > 0 && bytes % 16 == 0, "a bulk copy of bytes that are no multiple of 16");
   shared(to, bytes, 16);
   Event event{{{to, from, bytes, bytes}}, barrier, bytes};
+  if (timing_ == Timing::early)
+    happen(event);
+  else
+    events_.push_back(std::move(event));
+}
+
+void Block::receive_stored(std::uint32_t to, std::span<const std::byte> values, std::uint32_t barrier) {
+  const auto bytes = static_cast<int>(values.size());
+  require(bytes == 8 || bytes == 16, "a store to another block of neither 8 nor 16 bytes");
+  require(!done(), "a store to a block that has ended");
+  shared(to, bytes, bytes);
+  std::copy(values.begin(), values.end(), stored_.emplace_back().begin());
+  Event event{{{to, stored_.back().data(), bytes, bytes}}, barrier, bytes};
   if (timing_ == Timing::early)
     happen(event);
   else

@@ -19,6 +19,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -180,6 +181,8 @@ class Block {
   void copy_bulk(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier);
   /// From the shared memory of another block.
   void receive_bulk(std::uint32_t to, const std::byte* from, int bytes, std::uint32_t barrier);
+  /// From the registers of another block's thread: 8 or 16 bytes.
+  void receive_stored(std::uint32_t to, std::span<const std::byte> values, std::uint32_t barrier);
   void store_bulk(void* to, std::uint32_t from, int bytes);
   /// A box of a tensor, in swizzled rows of 128 bytes or in shorter ones.
   void copy_box(std::uint32_t to, const Tensor& tensor, const std::array<int, 4>& at, std::uint32_t barrier);
@@ -223,6 +226,7 @@ class Block {
   std::vector<Meeting> warps_, warpgroups_;
   std::array<Meeting, 16> numbered_{};
   std::deque<Event> events_;
+  std::deque<std::array<std::byte, 16>> stored_;  ///< what other blocks' threads have stored here
   std::string failure_;
   int running_ = 0;
 };

@@ -46,11 +46,16 @@ inline void store_shared(std::uint32_t address, const Vector& value) {
 }
 template <class T>
 inline void settle(T*&) {}
+inline void settle(std::uint32_t&) {}
 template <std::size_t count>
 inline void store_words(void* to, const std::uint32_t (&words)[count]) {
   if (reinterpret_cast<std::uintptr_t>(to) % sizeof words != 0)
     throw emulation::EmulationError("words are stored to an address that is not aligned");
   std::memcpy(to, words, sizeof words);
+}
+template <std::size_t count>
+inline void store_words_if(bool is_there, void* to, const std::uint32_t (&words)[count]) {
+  if (is_there) store_words(to, words);
 }
 inline uint4 load_shared_16(std::uint32_t address) { return load_shared<uint4>(address); }
 inline uint2 load_shared_8(std::uint32_t address) { return load_shared<uint2>(address); }

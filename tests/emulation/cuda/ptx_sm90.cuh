@@ -1,6 +1,9 @@
 // Stands in for src/cuda/ptx_sm90.cuh where kernels run on the CPU (see block.hpp).
 #pragma once
 
+#include <array>
+#include <span>
+
 #include "cuda/ptx.cuh"
 
 namespace kronsparse::cuda::ptx {
@@ -83,6 +86,24 @@ inline uint4 load_cluster_16(std::uint32_t address) {
 inline void store_cluster_floats(std::uint32_t address, float v0, float v1) {
   const std::array<float, 2> values{v0, v1};
   std::memcpy(shared_of_cluster(address, 8), values.data(), 8);
+}
+/// The values are taken now, whenever they arrive.
+template <std::size_t count>
+inline void store_async(std::uint32_t to, const std::array<float, count>& values, std::uint32_t barrier) {
+  if (to >> kRankShift != barrier >> kRankShift)
+    throw emulation::EmulationError("a store to one block, with the barrier of another");
+  Block::current()
+      .cluster()
+      .blocks.at(to >> kRankShift)
+      ->receive_stored(to & ((1u << kRankShift) - 1), std::as_bytes(std::span(values)),
+                       barrier & ((1u << kRankShift) - 1));
+}
+inline void store_async_floats(std::uint32_t address, float v0, float v1, std::uint32_t barrier) {
+  store_async<2>(address, {v0, v1}, barrier);
+}
+inline void store_async_floats(std::uint32_t address, float v0, float v1, float v2, float v3,
+                               std::uint32_t barrier) {
+  store_async<4>(address, {v0, v1, v2, v3}, barrier);
 }
 
 inline void barrier_of(int number, int threads) {
