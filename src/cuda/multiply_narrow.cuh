@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/kernel_arguments.cuh"
+#include "cuda/narrow_exchange.cuh"
 #include "cuda/narrow_store.cuh"
 #include "cuda/narrow_x.cuh"
 #include "cuda/wgmma.cuh"
@@ -17,8 +18,8 @@ class Consumer {
  public:
   using Sums = float[block_j][outputs / 2];
 
-  __device__ Consumer(const Arguments& args, const Stages& stages, int warpgroup)
-      : args_(args), stages_(stages), warpgroup_(warpgroup) {}
+  __device__ Consumer(const Arguments& args, const BlockPlace& place, const Stages& stages, int warpgroup)
+      : args_(args), place_(place), stages_(stages), warpgroup_(warpgroup) {}
 
   __device__ void multiply(Sums& sums) {
     if constexpr (block_j == 1)
@@ -92,7 +93,7 @@ class Consumer {
   /// Loads of a slab overlap the products of the one before.
   __device__ void multiply_sorted(Sums& sums) {
     using X = SortedX<block_j>;
-    X x(args_);
+    X x(args_, first_half<block_j>(args_, place_));
     std::uint32_t left[X::steps * X::products][4];
     for_slabs([&](std::uint32_t slab, std::uint32_t weights, bool is_first) {
 #pragma unroll
@@ -121,6 +122,7 @@ class Consumer {
   }
 
   const Arguments& args_;
+  const BlockPlace& place_;
   const Stages& stages_;
   int warpgroup_;
   int used_x_ = -1, used_weights_ = -1;  ///< stages that are to be released
@@ -154,9 +156,10 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
     read_arguments<sizeof(args.x_map)>(args, base + layout.unused);
     ptx::barrier_of(barriers_are_there, threads + producer_threads);
   }
-  // Where sums are split, all threads meet twice: all blocks have begun, all have received what they were
-  // sent. Sums themselves are copied, and waited for, by barriers of their own.
+  // Where l is split, nothing is sent to a block that has not begun. All threads of a cluster meet here, and,
+  // where sums are copied from shared memory, once more when all have received what they were sent.
   if (cut.splits > 1) ptx::cluster_arrive_relaxed();
+  const bool meets_again = cut.splits > 1 && !cut.exchanges();
   if (warpgroup == cut.warpgroups) {
     if (brings_weights) {
       WeightProducer<block_j, outputs>(args, place, stages.weights).run();
@@ -166,8 +169,8 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
       producer.run();
     }
     __syncwarp();
-    if (cut.splits > 1) {
-      ptx::cluster_wait();
+    if (cut.splits > 1) ptx::cluster_wait();
+    if (meets_again) {
       ptx::cluster_arrive_relaxed();
       ptx::cluster_wait();
     }
@@ -175,6 +178,8 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
   }
 
   const SumStore<T, block_j, outputs> store(args, place, layout, base);
+  const SumExchange<T, block_j, outputs> exchange(args, place, layout, stages, base, warp);
+  if (cut.splits > 1) ptx::cluster_wait();
   ptx::wait_for_earlier_kernels();
 
   float sums[block_j][outputs / 2];
@@ -182,8 +187,12 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
   for (int j = 0; j < block_j; ++j)
 #pragma unroll
     for (int at = 0; at < outputs / 2; ++at) sums[j][at] = 0.0f;
-  Consumer<T, block_j, outputs>(args, stages, warpgroup).multiply(sums);
+  Consumer<T, block_j, outputs>(args, place, stages, warpgroup).multiply(sums);
 
+  if (cut.exchanges()) {
+    exchange.run(sums);
+    return;
+  }
   ptx::barrier_of(sums_are_there, threads);  // in place of the stages, which nobody reads now
   if (cut.splits > 1 && cut.warpgroups > 1) {
     if (warpgroup > 0) store.lend(sums, warpgroup);
@@ -194,7 +203,6 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
   if (cut.splits > 1) ptx::fence_for_bulk();
   ptx::barrier_of(sums_are_there, threads);
   if (cut.splits > 1) {
-    ptx::cluster_wait();  // other blocks have begun
     store.send(stages.received);
     ptx::barrier_wait(stages.received, 0);
     __syncwarp();

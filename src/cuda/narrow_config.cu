@@ -141,6 +141,12 @@ void for_each_completion(Cut cut, const GpuFacts& facts, Visitor&& visit) {
     }
 }
 
+/// Whether what a lane has of y are whole vectors: neighbours are all features, or 8 or 16 j of each output.
+bool fits_lanes(const Product& p, const Shape& shape) {
+  const int features = shape.lane_features();
+  return (shape.block_j != p.d || p.b * p.d % features == 0) && (p.batch == 1 || p.y_sample % features == 0);
+}
+
 template <class Visitor>
 void for_each_cut(const Product& p, const GpuFacts& facts, Visitor&& visit) {
   for (const Shape& shape : shapes) {
@@ -198,6 +204,7 @@ Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weigh
           .y_sample = p.y_sample,
           // Neighbours in y: all features, or 8 or 16 j of each output.
           .y_vectors = (cut.j_groups > 1 || p.b * p.d % 4 == 0) && (p.batch == 1 || p.y_sample % 4 == 0),
+          .y_direct = problem.activation == Activation::none && fits_lanes(p, cut.shape),
           .splits = Divisor(static_cast<std::uint32_t>(cut.splits)),
           .k_blocks = Divisor(static_cast<std::uint32_t>(cut.k_blocks)),
           .j_groups = Divisor(static_cast<std::uint32_t>(cut.j_groups))};
@@ -210,7 +217,13 @@ Arguments with_operands(Arguments arguments, const Product& p, const Operands& o
   arguments.x = operands.x;
   arguments.y = operands.y;
   arguments.bias = operands.bias;
-  arguments.y_vectors = arguments.y_vectors && reinterpret_cast<std::uintptr_t>(operands.y) % 8 == 0;
+  const auto is_aligned = [](const void* pointer, int bytes) {
+    return reinterpret_cast<std::uintptr_t>(pointer) % static_cast<unsigned>(bytes) == 0;
+  };
+  arguments.y_vectors = arguments.y_vectors && is_aligned(operands.y, 8);
+  const int lane_bytes = arguments.cut.shape.lane_features() * 2;
+  arguments.y_direct =
+      arguments.y_direct && is_aligned(operands.y, lane_bytes) && is_aligned(operands.bias, lane_bytes);
   return arguments;
 }
 

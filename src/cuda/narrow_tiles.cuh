@@ -8,7 +8,8 @@
 // stages of their own: often all weights fit, and come before the kernel ahead has ended. Stages are shared
 // out to warpgroups, whose sums are added up last.
 //
-// The blocks of a cluster may split l, and exchange sums.
+// The blocks of a cluster may split l, and exchange sums: two of them as narrow_exchange.cuh says, more as
+// narrow_store.cuh does.
 #pragma once
 
 #include <cuda.h>
@@ -32,6 +33,8 @@ inline constexpr int step_terms = 16;        ///< of one instruction
 inline constexpr int barrier_bytes = 16;     ///< of a stage: it is full, it is empty
 inline constexpr int producer_threads = 64;  ///< after the others of a block: a warp for weights, one for x
 inline constexpr int barriers_are_there = 1, sums_are_there = 2;  ///< numbered barriers
+inline constexpr int lent_to_sender = 3, lent_to_keeper = 4;
+inline constexpr int own_products_are_done = 5;  ///< of the first warpgroup; those of others follow
 
 /// What a block multiplies; every shape is a kernel.
 struct Shape {
@@ -65,8 +68,24 @@ struct Shape {
     return ((block_outputs() / 4 + 7) / 8 * 8 + over) * 16;
   }
 
+  /// Neighbours in y that a lane has sums of: two outputs with all their j, or 8 j of one.
+  [[nodiscard]] __host__ __device__ constexpr int lane_features() const {
+    return block_j < 4 ? 2 * block_j : 8;
+  }
+
   /// Of a warpgroup's sums as its lanes hold them.
   [[nodiscard]] __host__ __device__ constexpr int lent_bytes() const { return 128 * sums() * 4; }
+
+  // Two blocks that split l exchange a half of every lane's sums, those of one of its two samples; in pieces
+  // of some outputs, so that the first are added up and stored while others come.
+  [[nodiscard]] __host__ __device__ constexpr int half_sums() const { return sums() / 2; }
+  /// Of all lanes of a warp: as much as one step's weights of all j.
+  [[nodiscard]] __host__ __device__ constexpr int warp_half_bytes() const { return half_sums() * 128; }
+  /// Of a lane; what there is little of is one piece.
+  [[nodiscard]] __host__ __device__ constexpr int piece_sums() const {
+    return half_sums() < 24 ? half_sums() : block_j < 4 ? 8 : 2 * block_j;
+  }
+  [[nodiscard]] __host__ __device__ constexpr int pieces() const { return half_sums() / piece_sums(); }
 
   /// The term of a slab at a position of a step: lane t of four holds positions 2t, 2t + 1, 2t + 8 and
   /// 2t + 9, and takes them from units 2t and 2t + 1 of 16 bytes of a box's rows: with the boxes' swizzle,
@@ -119,14 +138,43 @@ struct Cut {
   /// Samples whose outputs one block of a cluster that splits l adds up and stores.
   [[nodiscard]] __host__ __device__ int share_rows() const { return rows / splits; }
   [[nodiscard]] __host__ __device__ int share_bytes() const { return share_rows() * shape.sample_bytes(); }
+
+  /// Two blocks split l.
+  [[nodiscard]] __host__ __device__ bool exchanges() const { return splits == 2; }
+  /// Of a warpgroup, that have samples.
+  [[nodiscard]] __host__ __device__ int sample_warps() const { return (rows + 15) / 16; }
+  /// A stage of weights is always the same warpgroup's (see for_each_completion), which may put there what it
+  /// lends to others as soon as its own products are done. The half of each warp takes the place of a step,
+  /// and from the third warpgroup on both halves are lent.
+  [[nodiscard]] __host__ __device__ bool lends_in_own_stages() const {
+    return weight_stages / warpgroups * stage_slabs * shape.slab_steps() >= (warpgroups > 2 ? 8 : 4);
+  }
+
+  /// Sums of other blocks, and the barriers that tell of them.
+  [[nodiscard]] __host__ __device__ int received_bytes() const {
+    return splits == 1 ? 0 : exchanges() ? sample_warps() * shape.warp_half_bytes() : splits * share_bytes();
+  }
+  [[nodiscard]] __host__ __device__ int received_pieces() const {
+    return splits == 1 ? 0 : exchanges() ? shape.pieces() : 1;
+  }
+  [[nodiscard]] __host__ __device__ int received_piece_bytes() const {
+    return exchanges() ? sample_warps() * shape.piece_sums() * 128 : (splits - 1) * share_bytes();
+  }
+
+  /// Of sums in place of the stages.
+  [[nodiscard]] __host__ __device__ int sum_bytes() const {
+    if (exchanges()) return warpgroups == 1 || lends_in_own_stages() ? 0 : warpgroups * shape.lent_bytes();
+    const int of_samples = rows * shape.sample_bytes();
+    return of_samples + (warpgroups - 1) * (splits > 1 ? shape.lent_bytes() : of_samples);
+  }
 };
 
 /// Where things lie in a block's shared memory, in bytes. The stages of x come first; the sums of
 /// warpgroups, when there are any, take the place of all stages.
 struct SharedLayout {
   int weights;   ///< [stage]
-  int received;  ///< sums of other blocks: [rank][sample of the share]
-  int barriers;  ///< [stage of x], [stage of weights]; then one for what is received
+  int received;  ///< sums of other blocks: [rank][sample of the share]; of two, [warp][four][lane]
+  int barriers;  ///< [stage of x], [stage of weights]; then those for what is received
   int unused;    ///< 4 bytes that nobody reads
   int total;
 };
@@ -136,14 +184,11 @@ struct SharedLayout {
   const auto larger = [](int one, int other) { return one < other ? other : one; };
   s.weights = cut.x_stages * cut.stage_slabs * cut.slab_x_bytes();
   const int rings = s.weights + cut.weight_stages * cut.stage_slabs * cut.shape.slab_weight_bytes();
-  const int sums =
-      cut.rows * cut.shape.sample_bytes() +
-      (cut.warpgroups - 1) * (cut.splits > 1 ? cut.shape.lent_bytes() : cut.rows * cut.shape.sample_bytes());
   // wgmma reads 64 rows, also of shorter boxes; what they hold then goes nowhere.
   const int last_box_end = s.weights - cut.box_bytes() + max_samples * box_row_bytes;
-  s.received = larger(rings, larger(sums, last_box_end));
-  s.barriers = s.received + (cut.splits > 1 ? cut.splits * cut.share_bytes() : 0);
-  s.unused = s.barriers + (cut.x_stages + cut.weight_stages) * barrier_bytes + 8;
+  s.received = larger(rings, larger(cut.sum_bytes(), last_box_end));
+  s.barriers = s.received + cut.received_bytes();
+  s.unused = s.barriers + (cut.x_stages + cut.weight_stages) * barrier_bytes + cut.received_pieces() * 8;
   s.total = s.unused + 8;
   return s;
 }
@@ -178,6 +223,7 @@ struct Arguments {
   std::int64_t b, c, d;
   std::int64_t x_sample, y_sample;
   bool y_vectors;  ///< 4 neighbouring features are stored at once
+  bool y_direct;   ///< where two blocks split l: lanes round sums and store them as they have them
   Divisor splits, k_blocks, j_groups;
 };
 
@@ -233,7 +279,7 @@ class Ring {
 /// Both rings of a block, and what tells that the sums of other blocks are there.
 struct Stages {
   Ring x, weights;
-  std::uint32_t received;
+  std::uint32_t received;  ///< [piece]
 
   __device__ Stages(const Cut& cut, const SharedLayout& layout, std::uint32_t base)
       : x(base, base + layout.barriers, cut.stage_slabs * cut.slab_x_bytes(), cut.x_stages),
@@ -245,9 +291,10 @@ struct Stages {
   __device__ void init(const Cut& cut) const {
     x.init();
     weights.init();
-    if (cut.splits > 1 && threadIdx.x % 32 == 0) {
-      ptx::barrier_init(received, 1);
-      ptx::barrier_arrive_expecting(received, (cut.splits - 1) * cut.share_bytes());
+    const auto piece = static_cast<int>(threadIdx.x) % 32;
+    if (piece < cut.received_pieces()) {
+      ptx::barrier_init(received + piece * 8, 1);
+      ptx::barrier_arrive_expecting(received + piece * 8, cut.received_piece_bytes());
     }
     ptx::barrier_init_fence();
     __syncwarp();

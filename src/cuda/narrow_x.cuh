@@ -171,11 +171,12 @@ class SortedX {
   static constexpr int steps = shape.slab_steps();
   static constexpr int products = block_j / passes;  ///< j of a pass
 
-  __device__ explicit SortedX(const Arguments& args) : box_bytes_(args.cut.box_bytes()) {
+  /// A lane's two samples are `first_half` (0 or 1) times 8 and the other after the first of eight.
+  __device__ SortedX(const Arguments& args, int first_half) : box_bytes_(args.cut.box_bytes()) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = min(warp * 16 + lane / 4 + 8 * half, args.cut.rows - 1);
+      const int row = min(warp * 16 + lane / 4 + 8 * (half ^ first_half), args.cut.rows - 1);
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd)
         places_[half][odd] = row * box_row_bytes + (((lane % 4 * 2 + odd) ^ (row & args.swizzle)) << 4);

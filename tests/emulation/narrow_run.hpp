@@ -10,7 +10,7 @@ namespace kronsparse::emulation {
 struct NarrowCut {
   DType dtype;
   cuda::narrow::Cut cut;
-  bool boxes, y_vectors, is_plain;
+  bool boxes, y_vectors, y_direct, is_plain;
 };
 
 NarrowCut run_narrow(const ProductCase& one, const cuda::narrow::Cut& cut);

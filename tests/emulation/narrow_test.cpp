@@ -2,6 +2,7 @@
 // exact: every shape, clusters that split sums, stages that are filled again.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <tuple>
 #include <vector>
@@ -41,6 +42,31 @@ TEST(Narrow, EveryShape) {
     }
 }
 
+/// Sums that two blocks exchange, by every number of warpgroups: of so few terms that what warpgroups lend
+/// takes the place of all stages, and of enough to be lent in their own.
+TEST(Narrow, TwoBlocks) {
+  Picker pick(5);
+  for (const cuda::narrow::Shape& shape : cuda::narrow::shapes)
+    for (int warpgroups = 1; warpgroups <= shape.max_warpgroups(); ++warpgroups)
+      for (const bool is_long : {false, true}) {
+        ProductCase one;
+        const int slabs = is_long ? 2 * warpgroups * (warpgroups > 2 ? 8 : 4) / shape.slab_steps() : 0;
+        const std::int64_t extra[] = {0, 3, 8};
+        const std::int64_t batches[] = {64, 64, 40, 8};
+        one.problem.dtype = pick.next(2) == 0 ? DType::f16 : DType::bf16;
+        one.problem.pattern = {1, shape.outputs + pick.of(extra),
+                               std::max(slabs, 2 * warpgroups) * shape.slab_terms() - 3, shape.block_j};
+        one.problem.batch = pick.of(batches);
+        pick_operation(one.problem, pick);
+        one.timing = pick.next(2) == 0 ? Timing::late : Timing::early;
+        cases.run(one, pick.next(1000), [&](const cuda::narrow::Cut& cut) {
+          return cut.shape == shape && cut.splits == 2 && cut.warpgroups == warpgroups &&
+                 (!is_long || cut.lends_in_own_stages());
+        });
+        if (quick) return;
+      }
+}
+
 TEST(Narrow, AnyProblem) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     Picker pick(static_cast<std::uint64_t>(dtype));
@@ -70,7 +96,8 @@ TEST(NarrowCoverage, EveryWay) {
   std::set<std::tuple<DType, int, int>> shapes;
   std::set<int> splits, warpgroups, stage_slabs;
   std::set<bool> boxes, joined, y_vectors, plain, lent;
-  std::set<std::pair<bool, bool>> refilled;  // stages of x, of weights
+  std::set<std::tuple<int, bool, bool>> exchanged;  // warpgroups, lent in their own stages, stored directly
+  std::set<std::pair<bool, bool>> refilled;         // stages of x, of weights
   std::set<int> parts_of_j;
   for (const NarrowCut& how : cases.runs()) {
     const cuda::narrow::Cut& cut = how.cut;
@@ -82,7 +109,9 @@ TEST(NarrowCoverage, EveryWay) {
     y_vectors.insert(how.y_vectors);
     if (how.boxes) joined.insert(cut.joins_boxes);
     plain.insert(how.is_plain);
-    if (cut.splits > 1) lent.insert(cut.warpgroups > 1);
+    if (cut.splits > 2) lent.insert(cut.warpgroups > 1);
+    if (cut.exchanges())
+      exchanged.emplace(cut.warpgroups, cut.warpgroups > 1 && cut.lends_in_own_stages(), how.y_direct);
     refilled.insert({cut.fillings() > cut.x_stages, cut.fillings() > cut.weight_stages});
     if (cut.j_groups > 1) parts_of_j.insert(cut.shape.block_j);
   }
@@ -95,6 +124,7 @@ TEST(NarrowCoverage, EveryWay) {
   EXPECT_EQ(joined.size(), 2U);
   EXPECT_EQ(plain.size(), 2U);
   EXPECT_EQ(lent.size(), 2U);
+  EXPECT_EQ(exchanged.size(), 14U);
   EXPECT_EQ(refilled.size(), 4U);
   EXPECT_EQ(parts_of_j, (std::set<int>{8, 16}));
 }
