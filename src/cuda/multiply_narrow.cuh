@@ -179,6 +179,8 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
 
   const SumStore<T, block_j, outputs> store(args, place, layout, base);
   const SumExchange<T, block_j, outputs> exchange(args, place, layout, stages, base, warp);
+  YPlace<T> to = cut.exchanges() ? exchange.y_place(place) : store.y_place(place);
+  ptx::settle(to.y);
   if (cut.splits > 1) ptx::cluster_wait();
   ptx::wait_for_earlier_kernels();
 
@@ -190,7 +192,7 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
   Consumer<T, block_j, outputs>(args, place, stages, warpgroup).multiply(sums);
 
   if (cut.exchanges()) {
-    exchange.run(sums);
+    exchange.run(sums, to);
     return;
   }
   ptx::barrier_of(sums_are_there, threads);  // in place of the stages, which nobody reads now
@@ -208,7 +210,7 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
     __syncwarp();
     ptx::cluster_arrive_relaxed();
   }
-  store.finish();
+  store.finish(to);
   if (cut.splits > 1) {
     __syncwarp();
     ptx::cluster_wait();  // others have received what is sent from here

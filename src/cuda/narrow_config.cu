@@ -207,7 +207,8 @@ Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weigh
           .y_direct = problem.activation == Activation::none && fits_lanes(p, cut.shape),
           .splits = Divisor(static_cast<std::uint32_t>(cut.splits)),
           .k_blocks = Divisor(static_cast<std::uint32_t>(cut.k_blocks)),
-          .j_groups = Divisor(static_cast<std::uint32_t>(cut.j_groups))};
+          .j_groups = Divisor(static_cast<std::uint32_t>(cut.j_groups)),
+          .lending = lending_of(cut)};
 }
 
 Arguments with_operands(Arguments arguments, const Product& p, const Operands& operands) {

@@ -41,51 +41,33 @@ class SumExchange {
         rank_(place.rank),
         warpgroup_(warp / 4),
         warp_(warp % 4),
+        base_(base),
         received_(base + layout.received + warp_ * shape.warp_half_bytes() + lane() * 16),
-        barriers_(stages.received) {
-    const Cut& cut = args.cut;
-    const bool in_own_stages = cut.lends_in_own_stages();
-#pragma unroll
-    for (int slot = 0; slot < 2; ++slot) {
-      const int step = slot * 4 + warp_, slab = step / shape.slab_steps();
-      lent_[slot] =
-          lane() * 8 + (in_own_stages ? stages.weights.data(slab / cut.stage_slabs * cut.warpgroups) +
-                                            slab % cut.stage_slabs * shape.slab_weight_bytes() +
-                                            step % shape.slab_steps() * shape.warp_half_bytes()
-                                      : base + step * shape.warp_half_bytes());
-    }
-    lender_bytes_ = in_own_stages ? stages.weights.data(1) - stages.weights.data(0)
-                                  : static_cast<std::uint32_t>(shape.lent_bytes());
-    done_threads_ = in_own_stages ? 128 : cut.threads();
-    meeting_threads_ = cut.warpgroups * cut.sample_warps() * 32;
-    const int sample = warp_ * 16 + lane() / 4 + 8 * rank_, k = place.k + lane() % 4 * 2;
-    outputs_there_ = sample < args.batch
-                         ? static_cast<int>(max(min(args.b - k, std::int64_t{outputs}), std::int64_t{0}))
-                         : 0;
-    feature_ = (place.i * args.b + k) * args.d + place.j;
-    y_ = static_cast<T*>(args.y) + sample * args.y_sample + feature_;
-    ptx::settle(lent_[0]);
-    ptx::settle(lender_bytes_);
-    ptx::settle(done_threads_);
-    ptx::settle(meeting_threads_);
-    ptx::settle(received_);
-    ptx::settle(barriers_);
-    ptx::settle(y_);
+        lent_(lent_place(0)),
+        barriers_(stages.received) {}
+
+  /// Of the lane's first output; with how many outputs of the block, from that one on, the sample has.
+  [[nodiscard]] __device__ YPlace<T> y_place(const BlockPlace& place) const {
+    const int k = place.k + lane() % 4 * 2;
+    const std::int64_t there = max(min(args_.b - k, std::int64_t{outputs}), std::int64_t{0});
+    return {
+        static_cast<T*>(args_.y) + sample() * args_.y_sample + (place.i * args_.b + k) * args_.d + place.j,
+        sample() < args_.batch ? static_cast<int>(there) : 0};
   }
 
   /// By all warpgroups, after their products.
-  __device__ void run(Sums& sums) const {
+  __device__ void run(Sums& sums, const YPlace<T>& to) const {
     if (warp_ * 16 >= args_.cut.rows) {  // no samples, in any warpgroup and in both blocks
       if (args_.cut.warpgroups > 1) products_are_done<false>(warpgroup_);
       return;
     }
     if constexpr (block_j > 1) {
-      share_out<0>(sums);
+      share_out<0>(sums, to);
     } else {
       if (rank_ == 0)
-        share_out<0>(sums);
+        share_out<0>(sums, to);
       else
-        share_out<1>(sums);
+        share_out<1>(sums, to);
     }
   }
 
@@ -96,6 +78,14 @@ class SumExchange {
   static constexpr bool has_others = shape.max_warpgroups() > 2;  ///< beside the keeper and the sender
 
   [[nodiscard]] __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  /// That the lane ends up with.
+  [[nodiscard]] __device__ int sample() const { return warp_ * 16 + lane() / 4 + 8 * rank_; }
+  [[nodiscard]] __device__ std::uint32_t lent_place(int half) const {
+    return base_ + args_.lending.places[half][warp_] + lane() * 8;
+  }
+  [[nodiscard]] __device__ std::uint32_t of_warpgroup(int warpgroup) const {
+    return warpgroup * args_.lending.lender_bytes;
+  }
 
   /// Before anything is lent: products that read the stages where it goes are done, this warpgroup's or all.
   /// Numbers of barriers are known to the compiler, which else takes all there are.
@@ -103,9 +93,9 @@ class SumExchange {
   __device__ void products_are_done(int warpgroup) const {
     const auto meet = [&](int number) {
       if constexpr (waits)
-        ptx::barrier_of(number, static_cast<int>(done_threads_));
+        ptx::barrier_of(number, args_.lending.done_threads);
       else
-        ptx::barrier_signal(number, static_cast<int>(done_threads_));
+        ptx::barrier_signal(number, args_.lending.done_threads);
     };
     if (!lends_in_own_stages())
       meet(sums_are_there);
@@ -118,7 +108,7 @@ class SumExchange {
     else
       meet(own_products_are_done + 3);
   }
-  [[nodiscard]] __device__ bool lends_in_own_stages() const { return done_threads_ == 128; }
+  [[nodiscard]] __device__ bool lends_in_own_stages() const { return args_.lending.done_threads == 128; }
 
   /// Sums are added up in the order of warpgroups, and of blocks, whoever does it (the first two may change
   /// places): results do not depend on when others are ready.
@@ -127,48 +117,48 @@ class SumExchange {
   /// that this block is still there; it takes nothing from here, and what is under way to it comes from
   /// registers and has left them.
   template <int kept>
-  __device__ void share_out(Sums& sums) const {
+  __device__ void share_out(Sums& sums, const YPlace<T>& to) const {
     constexpr int sent = 1 - kept;
-    const int warpgroups = args_.cut.warpgroups, meeting = static_cast<int>(meeting_threads_);
+    const int warpgroups = args_.cut.warpgroups, meeting = args_.lending.meeting_threads;
     if (warpgroup_ == 0) {
       if (warpgroups == 1) {
         for_pieces([&](int piece) { send<sent>(sums, piece); });
       } else {
         products_are_done<true>(0);
-        lend<sent>(sums, lent_[0]);
+        lend<sent>(sums, lent_);
         ptx::barrier_signal(lent_to_sender, meeting);
         ptx::barrier_of(lent_to_keeper, meeting);
-        for_pieces([&](int piece) { add_lent<kept>(sums, lent_[0] + lender_bytes_, piece); });
+        for_pieces([&](int piece) { add_lent<kept>(sums, lent_ + of_warpgroup(1), piece); });
         add_of_others<kept>(sums, 1);
       }
       if (args_.y_direct && args_.bias == nullptr)
-        receive_and_store<kept, false>(sums);
+        receive_and_store<kept, false>(sums, to);
       else if (args_.y_direct)
-        receive_and_store<kept, true>(sums);
+        receive_and_store<kept, true>(sums, to);
       else
-        receive_and_activate<kept>(sums);
+        receive_and_activate<kept>(sums, to);
     } else if (!has_others || warpgroup_ == 1) {
       // What it lends itself can wait until all is sent.
       if (!lends_in_own_stages()) products_are_done<false>(1);
       ptx::barrier_of(lent_to_sender, meeting);
       if (!has_others || warpgroups == 2) {
         for_pieces([&](int piece) {
-          add_lent<sent>(sums, lent_[0], piece);
+          add_lent<sent>(sums, lent_, piece);
           send<sent>(sums, piece);
         });
       } else {
-        for_pieces([&](int piece) { add_lent<sent>(sums, lent_[0], piece); });
+        for_pieces([&](int piece) { add_lent<sent>(sums, lent_, piece); });
         add_of_others<sent>(sums, 0);
         for_pieces([&](int piece) { send<sent>(sums, piece); });
       }
       if (lends_in_own_stages()) products_are_done<true>(1);
-      lend<kept>(sums, lent_[0] + lender_bytes_);
+      lend<kept>(sums, lent_ + of_warpgroup(1));
       ptx::barrier_signal(lent_to_keeper, meeting);
     } else {
       products_are_done<true>(warpgroup_);
-      lend<sent>(sums, lent_[0] + warpgroup_ * lender_bytes_);
+      lend<sent>(sums, lent_ + of_warpgroup(warpgroup_));
       ptx::barrier_signal(lent_to_sender, meeting);
-      lend<kept>(sums, lent_[1] + warpgroup_ * lender_bytes_);
+      lend<kept>(sums, lent_place(1) + of_warpgroup(warpgroup_));
       ptx::barrier_signal(lent_to_keeper, meeting);
     }
   }
@@ -209,11 +199,11 @@ class SumExchange {
   }
   /// The same of the third warpgroup and the fourth, which lend both halves.
   template <int h>
-  __device__ void add_of_others(Sums& sums, int slot) const {
+  __device__ void add_of_others(Sums& sums, int half) const {
     if constexpr (has_others)
 #pragma unroll 1
       for (int w = 2; w < args_.cut.warpgroups; ++w)
-        for_pieces([&](int piece) { add_lent<h>(sums, lent_[slot] + w * lender_bytes_, piece); });
+        for_pieces([&](int piece) { add_lent<h>(sums, lent_place(half) + of_warpgroup(w), piece); });
   }
 
   // What is sent are fours of sums, in the order of y: [warp][four][lane]. Where their number leaves two
@@ -229,6 +219,10 @@ class SumExchange {
   [[nodiscard]] __device__ std::int64_t distance(int number) const {
     const std::int64_t d = block_j < 8 ? block_j : args_.d;  // some j of more are at least 8
     return output_of(number) * d + number % block_j;
+  }
+  /// The lane's first, of all.
+  [[nodiscard]] __device__ std::int64_t feature(const YPlace<T>& to) const {
+    return to.y - static_cast<const T*>(args_.y) - sample() * args_.y_sample;
   }
   [[nodiscard]] __device__ static bool is_pair(int first) { return first + 4 > half_sums; }
   [[nodiscard]] __device__ static std::uint32_t place(std::uint32_t all, int first) {
@@ -278,12 +272,12 @@ class SumExchange {
 
   /// Rounds sums as they are received, and stores them.
   template <int h, bool has_bias>
-  __device__ void receive_and_store(Sums& sums) const {
+  __device__ void receive_and_store(Sums& sums, const YPlace<T>& to) const {
     constexpr int features = shape.lane_features();
     float bias[half_sums];
     if constexpr (has_bias)
 #pragma unroll
-      for (int first = 0; first < half_sums; first += features) load_bias(bias + first, first);
+      for (int first = 0; first < half_sums; first += features) load_bias(bias + first, first, to);
     for_pieces([&](int piece) {
       receive<h>(sums, piece);
 #pragma unroll
@@ -297,16 +291,16 @@ class SumExchange {
         }
         std::uint32_t words[features / 2];
         memcpy(words, rounded, sizeof(words));
-        ptx::store_words_if(output_of(first) < outputs_there_, y_ + distance(first), words);
+        ptx::store_words_if(output_of(first) < to.there, to.y + distance(first), words);
       }
     });
   }
   /// Of one vector of y; what does not exist is read elsewhere.
-  __device__ void load_bias(float* bias, int first) const {
+  __device__ void load_bias(float* bias, int first, const YPlace<T>& to) const {
     constexpr int features = shape.lane_features();
     using Vector =
         std::conditional_t<features == 8, uint4, std::conditional_t<features == 4, uint2, unsigned>>;
-    const std::int64_t at = output_of(first) < outputs_there_ ? feature_ + distance(first) : 0;
+    const std::int64_t at = output_of(first) < to.there ? feature(to) + distance(first) : 0;
     const Vector vector = __ldcg(reinterpret_cast<const Vector*>(static_cast<const T*>(args_.bias) + at));
     T values[features];
     memcpy(values, &vector, sizeof(values));
@@ -317,14 +311,14 @@ class SumExchange {
   /// What needs more code goes where what was received has been, each lane's to its own place, and from there
   /// through a loop.
   template <int h>
-  __device__ void receive_and_activate(Sums& sums) const {
+  __device__ void receive_and_activate(Sums& sums, const YPlace<T>& to) const {
     float bias[half_sums];
 #pragma unroll
     for (int number = 0; number < half_sums; ++number) {
       bias[number] = -0.0f;  // which changes no sum
-      if (args_.bias != nullptr && output_of(number) < outputs_there_)
+      if (args_.bias != nullptr && output_of(number) < to.there)
         bias[number] =
-            static_cast<float>(__ldcg(static_cast<const T*>(args_.bias) + feature_ + distance(number)));
+            static_cast<float>(__ldcg(static_cast<const T*>(args_.bias) + feature(to) + distance(number)));
     }
     for_pieces([&](int piece) {
       receive<h>(sums, piece);
@@ -349,7 +343,7 @@ class SumExchange {
         values[0] = __uint_as_float(pair.x), values[1] = __uint_as_float(pair.y);
       }
       activate_all(values, args_.activation);
-      store(y_ + distance(first), values, outputs_there_ - output_of(first));
+      store(to.y + distance(first), values, to.there - output_of(first));
     }
   }
   template <int count>
@@ -371,14 +365,10 @@ class SumExchange {
 
   const Arguments& args_;
   int rank_, warpgroup_, warp_;
-  std::uint32_t lent_[2];  ///< by the first warpgroup: to the one that collects, and by some to the keeper
-  std::uint32_t lender_bytes_;     ///< from one warpgroup's to the next one's
-  std::uint32_t meeting_threads_;  ///< of all warpgroups, those that have samples
-  std::uint32_t done_threads_;     ///< whose products must be done before anything is lent
-  std::uint32_t received_, barriers_;
-  int outputs_there_;     ///< of the lane's sample, counted from its first output
-  std::int64_t feature_;  ///< that of the lane's first sum, and where it is in y:
-  T* y_;
+  std::uint32_t base_;
+  std::uint32_t received_;  ///< the lane's
+  std::uint32_t lent_;      ///< by the same lane of the first warpgroup
+  std::uint32_t barriers_;
 };
 
 #endif

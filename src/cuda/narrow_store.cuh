@@ -25,14 +25,16 @@ class SumStore {
         share_rows_(args.cut.share_rows()),
         first_row_(static_cast<int>(threadIdx.x) / of_a_row),
         row_step_(args.cut.threads() / of_a_row),
-        unit_at_(unit_place(own_unit())) {
+        unit_at_(unit_place(own_unit())) {}
+
+  /// Of the thread's unit: its first row in y, and how many of its features exist.
+  [[nodiscard]] __device__ YPlace<T> y_place(const BlockPlace& place) const {
     // All j of an output, and so of neighbouring outputs, are neighbours; some of more are so among
     // themselves.
     const int k = place.k + own_unit() * 4 / block_j, j = own_unit() * 4 % block_j;
-    there_ = static_cast<int>(max(min((args.b - k) * args.d - j, std::int64_t{4}), std::int64_t{0}));
-    feature_ = (place.i * args.b + k) * args.d + place.j + j;
-    y_ = static_cast<T*>(args.y) + (rank_ * share_rows_ + first_row_) * args.y_sample + feature_;
-    ptx::settle(y_);
+    return {static_cast<T*>(args_.y) + first_sample() * args_.y_sample + (place.i * args_.b + k) * args_.d +
+                place.j + j,
+            static_cast<int>(max(min((args_.b - k) * args_.d - j, std::int64_t{4}), std::int64_t{0}))};
   }
 
   /// By each warpgroup, to rows of its own.
@@ -93,18 +95,20 @@ class SumStore {
   }
 
   /// Adds up what warpgroups have, or blocks of the cluster, in their order: results of this block to y.
-  __device__ void finish() const {
+  __device__ void finish(const YPlace<T>& to) const {
     const Cut& cut = args_.cut;
-    if (there_ == 0) return;
+    if (to.there == 0) return;
     const int count = min(args_.batch - rank_ * share_rows_, share_rows_);
     const auto store_rows = [&]<bool plain>() {
       float bias[4] = {};
-      if (!plain && args_.bias != nullptr)
+      if (!plain && args_.bias != nullptr) {
+        const std::int64_t feature = to.y - static_cast<const T*>(args_.y) - first_sample() * args_.y_sample;
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          if (e < there_)
-            bias[e] = static_cast<float>(__ldcg(static_cast<const T*>(args_.bias) + feature_ + e));
-      T* y = y_;
+          if (e < to.there)
+            bias[e] = static_cast<float>(__ldcg(static_cast<const T*>(args_.bias) + feature + e));
+      }
+      T* y = to.y;
       for_rows(count, [&](const Rows& rows) {
         float values[4 * at_once] = {};
         if (cut.splits == 1)
@@ -120,7 +124,7 @@ class SumStore {
         }
 #pragma unroll
         for (int r = 0; r < at_once; ++r, y += row_step_ * args_.y_sample)
-          if (rows.is_there(r)) store<plain>(y, values + 4 * r);
+          if (rows.is_there(r)) store<plain>(y, values + 4 * r, to.there);
       });
     };
     // What is not needed is not even jumped over.
@@ -174,6 +178,7 @@ class SumStore {
     }
   };
 
+  [[nodiscard]] __device__ int first_sample() const { return rank_ * share_rows_ + first_row_; }
   /// Every thread that multiplies has one unit of some rows, so that little is computed for each of these.
   [[nodiscard]] __device__ static int own_unit() { return static_cast<int>(threadIdx.x) % of_a_row; }
   template <class Body>
@@ -185,7 +190,7 @@ class SumStore {
   }
 
   template <bool plain>
-  __device__ void store(T* to, const float* four) const {
+  __device__ void store(T* to, const float* four, int there) const {
     const T rounded[4] = {static_cast<T>(four[0]), static_cast<T>(four[1]), static_cast<T>(four[2]),
                           static_cast<T>(four[3])};
     if (plain || args_.y_vectors) {
@@ -195,7 +200,7 @@ class SumStore {
     } else {
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        if (e < there_) to[e] = rounded[e];
+        if (e < there) to[e] = rounded[e];
     }
   }
 
@@ -205,9 +210,6 @@ class SumStore {
   int share_rows_;
   // Of the thread's unit:
   int first_row_, row_step_, unit_at_;
-  int there_;             ///< how many of its features exist
-  std::int64_t feature_;  ///< the first of them
-  T* y_;                  ///< of the first row
 };
 
 #endif

@@ -193,6 +193,36 @@ struct SharedLayout {
   return s;
 }
 
+/// Where two blocks split l: how warpgroups lend each other sums (see narrow_exchange.cuh).
+struct Lending {
+  /// In shared memory, of what each warp of the first warpgroup lends to whoever collects it; then, of both
+  /// halves of others, the one that the keeper collects.
+  int places[2][4];
+  int lender_bytes;     ///< from one warpgroup's to the next one's
+  int done_threads;     ///< whose products must be done before anything is lent: a warpgroup's, or all
+  int meeting_threads;  ///< of all warpgroups, those that have samples
+};
+
+[[nodiscard]] inline Lending lending_of(const Cut& cut) {
+  const Shape& shape = cut.shape;
+  const bool in_own_stages = cut.lends_in_own_stages();
+  const int slab_bytes = shape.slab_weight_bytes(), stage_bytes = cut.stage_slabs * slab_bytes;
+  Lending lending{.places = {},
+                  .lender_bytes = in_own_stages ? stage_bytes : shape.lent_bytes(),
+                  .done_threads = in_own_stages ? 128 : cut.threads(),
+                  .meeting_threads = cut.warpgroups * cut.sample_warps() * 32};
+  for (int half = 0; half < 2; ++half)
+    for (int warp = 0; warp < 4; ++warp) {
+      const int step = half * 4 + warp, slab = step / shape.slab_steps();
+      lending.places[half][warp] =
+          in_own_stages
+              ? shared_layout(cut).weights + slab / cut.stage_slabs * cut.warpgroups * stage_bytes +
+                    slab % cut.stage_slabs * slab_bytes + step % shape.slab_steps() * shape.warp_half_bytes()
+              : step * shape.warp_half_bytes();
+    }
+  return lending;
+}
+
 [[nodiscard]] __host__ __device__ inline PackedPlace packed_place(const Cut& cut, std::int64_t index) {
   const Shape& shape = cut.shape;
   Digits digits(index);
@@ -225,6 +255,7 @@ struct Arguments {
   bool y_vectors;  ///< 4 neighbouring features are stored at once
   bool y_direct;   ///< where two blocks split l: lanes round sums and store them as they have them
   Divisor splits, k_blocks, j_groups;
+  Lending lending;
 };
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -250,6 +281,13 @@ struct BlockPlace {
     i = static_cast<int>(rest);
     first_slab = rank * args.cut.slabs;
   }
+};
+
+/// Where a thread stores results, and how many of something there are: found out before there are sums.
+template <class T>
+struct YPlace {
+  T* y;
+  int there;
 };
 
 /// The stages of x or of weights, and their barriers.

@@ -24,7 +24,6 @@ template <class T>
 __device__ inline void settle(T*& address) {
   asm volatile("" : "+l"(address));
 }
-__device__ inline void settle(std::uint32_t& address) { asm volatile("" : "+r"(address)); }
 
 /// Stores words that lie together at once; the compiler takes such stores apart where it finds a reason to.
 __device__ inline void store_words(void* to, const std::uint32_t (&words)[4]) {
