@@ -56,6 +56,7 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   constexpr double x_refill_seconds = 1.54e-6, weight_refill_seconds = 1.96e-6;  // of all stages of a ring
   constexpr double add_seconds = 0.165e-6, add_rate = 276 * clock;
   constexpr double exchange_seconds = 0.413e-6, exchange_rate = 20.8 * clock;
+  constexpr double pair_seconds = 0.2e-6, pair_rate = 30 * clock;  // of two blocks, with all adding up
   constexpr double wave_seconds = 1.91e-6;
   constexpr double mixed = 0.411;  // of what could happen at the same time
 
@@ -90,11 +91,12 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double body = longest + mixed * other - overlap * (1.0e-6 + 0.511 * std::min(from_memory, to_blocks));
 
   const double sum_bytes = static_cast<double>(cut.rows) * cut.shape.sample_bytes();
-  const double adding = add_seconds + (at_work + 2) * sum_bytes / add_rate;
-  const double exchange =
-      cut.splits == 1 ? 0 : exchange_seconds + (cut.splits - 1) * cut.share_bytes() / exchange_rate;
-  return start + body + cut.stage_slabs * slab_seconds + waves * (adding + exchange) +
-         (waves - 1) * wave_seconds;
+  double ending = add_seconds + (at_work + 2) * sum_bytes / add_rate;
+  if (cut.exchanges())
+    ending = pair_seconds + cut.received_bytes() / pair_rate;
+  else if (cut.splits > 1)
+    ending += exchange_seconds + (cut.splits - 1) * cut.share_bytes() / exchange_rate;
+  return start + body + cut.stage_slabs * slab_seconds + waves * ending + (waves - 1) * wave_seconds;
 }
 
 /// What a prediction is multiplied by: where `stream` or `direct` was measured to be faster although this
