@@ -101,7 +101,8 @@ inline bool exact_activation(kronsparse::Activation activation) {
 /// rounding at the end makes of an exact sum.
 inline double round_to(double value, int digits) {
   if (value == 0 || !std::isfinite(value)) return value;
-  // 2^(its exponent), and what the last digit is worth. No number here is small enough to have another exponent.
+  // 2^(its exponent), and what the last digit is worth. No number here is small enough to have another
+  // exponent.
   const auto power = std::bit_cast<double>(std::bit_cast<std::uint64_t>(value) & 0x7ff0000000000000u);
   const double unit = power * std::bit_cast<double>(static_cast<std::uint64_t>(1024 - digits) << 52u);
   return std::nearbyint(value / unit) * unit;
