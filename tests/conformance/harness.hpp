@@ -46,8 +46,8 @@ struct Views {
 struct Placements {
   explicit Placements(std::uint64_t seed);
   /// Of operand 0 to 4 (values, x, g, bias, y); misalignment in units of the element's alignment.
-  std::array<Placement, 5> placement;
-  std::array<std::size_t, 5> misalignment;
+  std::array<Placement, 5> placement{};
+  std::array<std::size_t, 5> misalignment{};
 };
 
 template <class T>
@@ -196,7 +196,7 @@ inline Views::Views(const kronsparse::Problem& problem) : x{}, g{}, y{} {
   }
 }
 
-inline Placements::Placements(std::uint64_t seed) : placement{}, misalignment{} {
+inline Placements::Placements(std::uint64_t seed) {
   constexpr std::array kPlacements = {Placement::aligned, Placement::misaligned, Placement::flush_end,
                                       Placement::misaligned, Placement::flush_start};
   for (std::size_t operand = 0; operand < placement.size(); ++operand) {
