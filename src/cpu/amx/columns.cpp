@@ -59,7 +59,7 @@ class ColumnsExecutor final : public Executor {
     Prefetch prefetch = {};
   };
 
-  [[nodiscard]] std::int64_t lines() const { return weights_.x_tiles() * 16; }
+  [[nodiscard]] std::int64_t lines() const { return weights_.x_tiles() * tile_terms / 2; }
   [[nodiscard]] std::int64_t block_bytes() const {
     return (column_block_ + tile_rows - 1) / tile_rows * weights_.x_strip_bytes();
   }
@@ -105,9 +105,9 @@ class ColumnsExecutor final : public Executor {
   /// Of the outputs of strips k and k + 1.
   void widen_bias(const void* bias, std::int64_t product, std::int64_t k, float* widened) const {
     const std::int64_t outs = std::min<std::int64_t>(2 * tile_rows, shape_.outs - k * tile_rows);
+    const std::int64_t first = first_row(product, k);
     const auto widen = [&]<class T>(const T* all) {
-      for (std::int64_t m = 0; m < outs; ++m)
-        widened[m] = static_cast<float>(all[first_row(product, k) + m * shape_.d]);
+      for (std::int64_t m = 0; m < outs; ++m) widened[m] = static_cast<float>(all[first + m * shape_.d]);
     };
     if (job_.problem.dtype == DType::f16)
       widen(static_cast<const Half*>(bias));

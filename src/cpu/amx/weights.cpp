@@ -27,16 +27,21 @@ void Weights::pack(const Problem& problem, const void* values) {
   const bool is_sorted = !as_rows && shape_.d > 1;
   const auto* bits = static_cast<const std::uint16_t*>(values);
   const simd::ValueStrides strides = simd::value_strides(problem);
-  // What is at one of the 32 places of an output's line, or zero where there is no such weight.
-  const auto value_at = [&](const std::uint16_t* block, std::int64_t k, std::int64_t first_term, int place,
-                            int piece) -> std::uint16_t {
-    const int pair = place / 2;
-    std::int64_t l = first_term + pair;  // both places of a pair have the same piece
-    // The pairs that X of bf16 has: neighbours, or 16 apart where it is sorted by j.
-    if (pieces() == 1) l = first_term + (is_sorted ? pair + place % 2 * 16 : place);
-    if (k >= shape_.outs || l >= shape_.depth) return 0;
-    const std::uint16_t value = block[k * strides.k + l * strides.l];
-    return pieces() == 1 ? value : piece_of(std::bit_cast<Half>(value), piece);
+  const auto weight_at = [&](const std::uint16_t* block, std::int64_t k, std::int64_t l) -> std::uint16_t {
+    return k < shape_.outs && l < shape_.depth ? block[k * strides.k + l * strides.l] : 0;
+  };
+  // One of the 16 pairs of an output's line.
+  const auto pair_at = [&](const std::uint16_t* block, std::int64_t k, std::int64_t first_term, int pair,
+                           int piece) -> std::uint32_t {
+    if (pieces() == 2) {
+      const auto weight = std::bit_cast<Half>(weight_at(block, k, first_term + pair));
+      const std::uint32_t both = piece_of(weight, piece);
+      return both | both << 16U;
+    }
+    // The pairs that X has: neighbours, or 16 apart where it is sorted by j.
+    const std::int64_t l = first_term + (is_sorted ? pair : 2 * pair);
+    const std::uint32_t second = weight_at(block, k, l + (is_sorted ? 16 : 1));
+    return weight_at(block, k, l) | second << 16U;
   };
   const auto pack_strip = [&](std::int64_t task) {
     const std::int64_t product = task / strips_;
@@ -47,11 +52,9 @@ void Weights::pack(const Problem& problem, const void* values) {
       const std::int64_t first_term = number / pieces() * format_.terms;
       const int piece = static_cast<int>(number % pieces());
       for (int out = 0; out < tile_rows; ++out) {
-        for (int place = 0; place < tile_terms; ++place) {
-          const std::uint16_t value = value_at(block, first_out + out, first_term, place, piece);
-          const int pair = place / 2;
-          std::byte* line = tile + (as_rows ? out * 64 + pair * 4 : pair * 64 + out * 4);
-          std::memcpy(line + place % 2 * 2, &value, sizeof value);
+        for (int pair = 0; pair < tile_terms / 2; ++pair) {
+          const std::uint32_t both = pair_at(block, first_out + out, first_term, pair, piece);
+          std::memcpy(tile + (as_rows ? out * 64 + pair * 4 : pair * 64 + out * 4), &both, sizeof both);
         }
       }
     }
