@@ -289,7 +289,8 @@ TEST(CudaTable, SmallBatchesGoToTheFastest) {
         "B=8 4x1024x1024x1", "B=64 64x64x172x1", "B=16 64x64x64x1", "B=64 32x32x64x4", "B=64 1x256x64x16"})
     EXPECT_EQ(chosen(text), "direct") << text;
   for (const char* text : {"B=64 1x2752x1024x4", "B=64 1x2048x2048x2", "B=64 16x256x688x1",
-                           "B=64 4x1024x1024x1", "B=64 4x1024x2752x1", "B=64 1x2752x768x4"})
+                           "B=64 4x1024x1024x1", "B=64 4x1024x2752x1", "B=64 1x2752x768x4",
+                           "B=64 8x1376x1024x1", "B=64 4x512x512x2", "B=20 64x64x1024x1"})
     EXPECT_EQ(chosen(text), "narrow") << text;
   EXPECT_EQ(chosen("B=64 16x256x256x1"), "stream");
 }
