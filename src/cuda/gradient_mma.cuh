@@ -266,7 +266,8 @@ __global__ void __launch_bounds__(Traits::shape.threads, 1)
     __syncthreads();
   else
     ptx::cluster_barrier();
-  gradient::store_sums<Traits>(p.out, gradient::block_tile(p.tiles, p.out), shared);
+  gradient::store_sums<Traits>(p.out, gradient::block_tile(p.tiles, p.out), shared,
+                               static_cast<int>(blockDim.x) / 32);
   if (p.out.splits != 1) ptx::cluster_barrier();  // nobody reads here any more
 }
 

@@ -79,10 +79,10 @@ __device__ inline uint4 added_up(const GradientOutput& p, std::uint32_t from) {
   return sum;
 }
 
-/// Stores this block's share of the tile, four elements of a row k at a time.
+/// Stores this block's share of the tile, four elements of a row k at a time. By the first warps.
 template <class Traits>
-__device__ inline void store_sums(const GradientOutput& p, const Tile& tile, std::uint32_t shared) {
-  const int warps = static_cast<int>(blockDim.x) / 32;
+__device__ inline void store_sums(const GradientOutput& p, const Tile& tile, std::uint32_t shared,
+                                  int warps) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto splits = static_cast<int>(p.splits);

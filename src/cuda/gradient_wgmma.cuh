@@ -141,17 +141,18 @@ __device__ inline void put_sums(const GradientWgmmaArguments& p, int warpgroup, 
   }
 }
 
-/// What all threads do in the end. `put` puts down the sums of a thread that has some.
-template <class Traits, class Put>
-__device__ inline void finish(const GradientWgmmaArguments& p, const Tile& tile, std::uint32_t shared,
-                              Put&& put) {
-  __syncthreads();  // nobody multiplies any more
-  put();
+/// What the threads that have sums do in the end.
+template <class Traits>
+__device__ inline void finish(const GradientWgmmaArguments& p, const Tile& tile, int warpgroup,
+                              std::uint32_t shared, const WgmmaSums<Traits>& sums) {
+  const auto meet = [&] { ptx::barrier_of(2, p.warpgroups * 128); };
+  meet();  // nobody multiplies any more
+  put_sums<Traits>(p, warpgroup, shared, sums);
   if (p.out.splits == 1)
-    __syncthreads();
+    meet();
   else
     ptx::cluster_barrier();
-  store_sums<Traits>(p.out, tile, shared);
+  store_sums<Traits>(p.out, tile, shared, p.warpgroups * 4);
   if (p.out.splits != 1) ptx::cluster_barrier();  // nobody reads here any more
 }
 
@@ -178,13 +179,15 @@ __global__ void __launch_bounds__(2 * 128 + kGradientSortingThreads, Traits::sha
   if (warpgroup == p.warpgroups) {
     if constexpr (!Traits::shape.is_light()) ptx::give_registers<56>();
     gradient::bring<Traits>(p, shared, tile, steps);
+    if (p.out.splits == 1) return;
     __syncwarp();
-    gradient::finish<Traits>(p, tile, base, [] {});
+    ptx::cluster_barrier();  // where all threads of a cluster meet
+    ptx::cluster_barrier();
   } else {
     if constexpr (!Traits::shape.is_light()) ptx::take_registers<224>();
     gradient::WgmmaSums<Traits> sums;
     gradient::multiply_all<Traits>(p, shared, warpgroup, steps, sums);
-    gradient::finish<Traits>(p, tile, base, [&] { gradient::put_sums<Traits>(p, warpgroup, base, sums); });
+    gradient::finish<Traits>(p, tile, warpgroup, base, sums);
   }
 #endif
 }

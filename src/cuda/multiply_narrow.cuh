@@ -61,8 +61,7 @@ class Consumer {
   /// The stages before are used up: who fills them is told.
   __device__ void release_used() const {
     if (used_x_ < 0 && used_weights_ < 0) return;
-    __syncwarp();  // one lane speaks for all, whose reads come before
-    if (threadIdx.x % 32 != 0) return;
+    if (!speaks_for_warp()) return;
     if (used_x_ >= 0) ptx::barrier_arrive(stages_.x.empty(used_x_));
     if (used_weights_ >= 0) ptx::barrier_arrive(stages_.weights.empty(used_weights_));
   }
@@ -150,7 +149,7 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
   ptx::let_later_kernels_start();
   const BlockPlace place(args);
   if (brings_weights) {
-    stages.init(cut);
+    stages.init(cut, args.boxes);
     ptx::barrier_signal(barriers_are_there, threads + producer_threads);
   } else {
     read_arguments<sizeof(args.x_map)>(args, base + layout.unused);

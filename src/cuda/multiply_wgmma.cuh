@@ -62,8 +62,7 @@ class Consumer {
   static constexpr int kOperands = Traits::compensated && Traits::words == 4 ? 2 : Traits::words;
 
   __device__ void release(std::uint32_t barrier) const {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::barrier_arrive(barrier);
+    if (speaks_for_warp()) ptx::barrier_arrive(barrier);
   }
 
   __device__ void multiply_tile() {
@@ -313,10 +312,10 @@ __global__ void __launch_bounds__(kProducerThreads + kConsumerThreads, 1)
     constexpr int consumer_warps = kConsumerThreads / 32;
     for (int stage = 0; stage < p.stages; ++stage) {
       ptx::barrier_init(barriers.full(stage), kProducerThreads + (p.w_stage_bytes == 0 ? 0 : 1));
-      ptx::barrier_init(barriers.empty(stage), consumer_warps);
+      ptx::barrier_init(barriers.empty(stage), arrivals_of_warps(consumer_warps));
     }
     ptx::barrier_init(barriers.group_full(), 1);
-    ptx::barrier_init(barriers.group_empty(), consumer_warps);
+    ptx::barrier_init(barriers.group_empty(), arrivals_of_warps(consumer_warps));
     ptx::barrier_init_fence();
   }
   __syncthreads();

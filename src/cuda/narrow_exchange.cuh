@@ -44,7 +44,8 @@ class SumExchange {
         base_(base),
         received_(base + layout.received + warp_ * shape.warp_half_bytes() + lane() * 16),
         lent_(lent_place(0)),
-        barriers_(stages.received) {}
+        received_barriers_(stages.received),
+        lending_barriers_(stages.lending) {}
 
   /// Of the lane's first output; with how many outputs of the block, from that one on, the sample has.
   [[nodiscard]] __device__ YPlace<T> y_place(const BlockPlace& place) const {
@@ -87,6 +88,10 @@ class SumExchange {
     return warpgroup * args_.lending.lender_bytes;
   }
 
+  [[nodiscard]] __device__ std::uint32_t lending_barrier(int four, int number) const {
+    return lending_barriers_ + (four * 4 + number) * 8;
+  }
+
   /// Before anything is lent: products that read the stages where it goes are done, this warpgroup's or all.
   /// Numbers of barriers are known to the compiler, which else takes all there are.
   template <bool waits>
@@ -97,7 +102,11 @@ class SumExchange {
       else
         ptx::barrier_signal(number, args_.lending.done_threads);
     };
-    if (!lends_in_own_stages())
+    if constexpr (for_racecheck) {
+      const std::uint32_t barrier = lending_barrier(2, lends_in_own_stages() ? warpgroup : 0);
+      ptx::barrier_arrive(barrier);
+      if (waits) ptx::barrier_wait(barrier, 0);
+    } else if (!lends_in_own_stages())
       meet(sums_are_there);
     else if (warpgroup == 0)
       meet(own_products_are_done);
@@ -110,6 +119,22 @@ class SumExchange {
   }
   [[nodiscard]] __device__ bool lends_in_own_stages() const { return args_.lending.done_threads == 128; }
 
+  /// That this thread's sums are lent, to who waits for them at that barrier.
+  template <int number>
+  __device__ void tell() const {
+    if constexpr (for_racecheck)
+      ptx::barrier_arrive(lending_barrier(number == lent_to_keeper, warp_));
+    else
+      ptx::barrier_signal(number, args_.lending.meeting_threads);
+  }
+  template <int number>
+  __device__ void wait_for_lent() const {
+    if constexpr (for_racecheck)
+      ptx::barrier_wait(lending_barrier(number == lent_to_keeper, warp_), 0);
+    else
+      ptx::barrier_of(number, args_.lending.meeting_threads);
+  }
+
   /// Sums are added up in the order of warpgroups, and of blocks, whoever does it (the first two may change
   /// places): results do not depend on when others are ready.
   ///
@@ -119,15 +144,15 @@ class SumExchange {
   template <int kept>
   __device__ void share_out(Sums& sums, const YPlace<T>& to) const {
     constexpr int sent = 1 - kept;
-    const int warpgroups = args_.cut.warpgroups, meeting = args_.lending.meeting_threads;
+    const int warpgroups = args_.cut.warpgroups;
     if (warpgroup_ == 0) {
       if (warpgroups == 1) {
         for_pieces([&](int piece) { send<sent>(sums, piece); });
       } else {
         products_are_done<true>(0);
         lend<sent>(sums, lent_);
-        ptx::barrier_signal(lent_to_sender, meeting);
-        ptx::barrier_of(lent_to_keeper, meeting);
+        tell<lent_to_sender>();
+        wait_for_lent<lent_to_keeper>();
         for_pieces([&](int piece) { add_lent<kept>(sums, lent_ + of_warpgroup(1), piece); });
         add_of_others<kept>(sums, 1);
       }
@@ -140,7 +165,7 @@ class SumExchange {
     } else if (!has_others || warpgroup_ == 1) {
       // What it lends itself can wait until all is sent.
       if (!lends_in_own_stages()) products_are_done<false>(1);
-      ptx::barrier_of(lent_to_sender, meeting);
+      wait_for_lent<lent_to_sender>();
       if (!has_others || warpgroups == 2) {
         for_pieces([&](int piece) {
           add_lent<sent>(sums, lent_, piece);
@@ -153,13 +178,13 @@ class SumExchange {
       }
       if (lends_in_own_stages()) products_are_done<true>(1);
       lend<kept>(sums, lent_ + of_warpgroup(1));
-      ptx::barrier_signal(lent_to_keeper, meeting);
+      tell<lent_to_keeper>();
     } else {
       products_are_done<true>(warpgroup_);
       lend<sent>(sums, lent_ + of_warpgroup(warpgroup_));
-      ptx::barrier_signal(lent_to_sender, meeting);
+      tell<lent_to_sender>();
       lend<kept>(sums, lent_place(1) + of_warpgroup(warpgroup_));
-      ptx::barrier_signal(lent_to_keeper, meeting);
+      tell<lent_to_keeper>();
     }
   }
 
@@ -239,7 +264,7 @@ class SumExchange {
   template <int h>
   __device__ void send(Sums& sums, int piece) const {
     const std::uint32_t to = ptx::cluster_address(received_, rank_ ^ 1);
-    const std::uint32_t barrier = ptx::cluster_address(barriers_ + piece * 8, rank_ ^ 1);
+    const std::uint32_t barrier = ptx::cluster_address(received_barriers_ + piece * 8, rank_ ^ 1);
     for_fours(piece, [&](int first) {
       const auto sum = [&](int e) { return sum_of(sums, h, first + e); };
       if (is_pair(first))
@@ -254,7 +279,7 @@ class SumExchange {
   __device__ void receive(Sums& sums, int piece) const {
     uint4 parts[(piece_sums + 3) / 4];
     const auto part = [&](int first) -> uint4& { return parts[first % piece_sums / 4]; };
-    ptx::barrier_wait(barriers_ + piece * 8, 0);
+    ptx::barrier_wait(received_barriers_ + piece * 8, 0);
     for_fours(piece, [&](int first) { part(first) = load(first); });
     for_fours(piece, [&](int first) {
       sum_of(sums, h, first) += __uint_as_float(part(first).x);
@@ -368,7 +393,8 @@ class SumExchange {
   std::uint32_t base_;
   std::uint32_t received_;  ///< the lane's
   std::uint32_t lent_;      ///< by the same lane of the first warpgroup
-  std::uint32_t barriers_;
+  std::uint32_t received_barriers_;
+  std::uint32_t lending_barriers_;  ///< for racecheck
 };
 
 #endif

@@ -23,6 +23,7 @@
 #include "cuda/divisor.hpp"
 #include "cuda/packed_weights.cuh"
 #include "cuda/ptx_sm90.cuh"
+#include "cuda/racecheck.cuh"
 #include "kronsparse/problem.hpp"
 
 namespace kronsparse::cuda::narrow {
@@ -161,6 +162,11 @@ struct Cut {
     return exchanges() ? sample_warps() * shape.piece_sums() * 128 : (splits - 1) * share_bytes();
   }
 
+  /// For racecheck, in place of numbered ones.
+  [[nodiscard]] __host__ __device__ int lending_barriers() const {
+    return for_racecheck && exchanges() && warpgroups > 1 ? 3 * 4 : 0;
+  }
+
   /// Of sums in place of the stages.
   [[nodiscard]] __host__ __device__ int sum_bytes() const {
     if (exchanges()) return warpgroups == 1 || lends_in_own_stages() ? 0 : warpgroups * shape.lent_bytes();
@@ -174,7 +180,7 @@ struct Cut {
 struct SharedLayout {
   int weights;   ///< [stage]
   int received;  ///< sums of other blocks: [rank][sample of the share]; of two, [warp][four][lane]
-  int barriers;  ///< [stage of x], [stage of weights]; then those for what is received
+  int barriers;  ///< [stage of x], [stage of weights]; then those for what is received, and for lending
   int unused;    ///< 4 bytes that nobody reads
   int total;
 };
@@ -188,7 +194,8 @@ struct SharedLayout {
   const int last_box_end = s.weights - cut.box_bytes() + max_samples * box_row_bytes;
   s.received = larger(rings, larger(cut.sum_bytes(), last_box_end));
   s.barriers = s.received + cut.received_bytes();
-  s.unused = s.barriers + (cut.x_stages + cut.weight_stages) * barrier_bytes + cut.received_pieces() * 8;
+  s.unused = s.barriers + (cut.x_stages + cut.weight_stages) * barrier_bytes +
+             (cut.received_pieces() + cut.lending_barriers()) * 8;
   s.total = s.unused + 8;
   return s;
 }
@@ -297,10 +304,10 @@ class Ring {
       : data_(data), barriers_(barriers), stage_bytes_(stage_bytes), stages_(stages) {}
 
   /// By one warp.
-  __device__ void init() const {
+  __device__ void init(int arrivals_of_fillers) const {
     for (int stage = static_cast<int>(threadIdx.x) % 32; stage < stages_; stage += 32) {
-      ptx::barrier_init(full(stage), 1);
-      ptx::barrier_init(empty(stage), 4);
+      ptx::barrier_init(full(stage), arrivals_of_fillers);
+      ptx::barrier_init(empty(stage), arrivals_of_warps(4));
     }
   }
 
@@ -314,25 +321,33 @@ class Ring {
   int stage_bytes_, stages_;
 };
 
-/// Both rings of a block, and what tells that the sums of other blocks are there.
+/// Both rings of a block, and what tells that sums of other blocks, or of other warpgroups, are there.
 struct Stages {
   Ring x, weights;
   std::uint32_t received;  ///< [piece]
+  /// For racecheck. Of each warp, that the same warps of others have lent sums: to the sender, to the keeper.
+  /// Of each warpgroup, that its products are done; of all, the first.
+  std::uint32_t lending;
 
   __device__ Stages(const Cut& cut, const SharedLayout& layout, std::uint32_t base)
       : x(base, base + layout.barriers, cut.stage_slabs * cut.slab_x_bytes(), cut.x_stages),
         weights(base + layout.weights, base + layout.barriers + cut.x_stages * barrier_bytes,
                 cut.stage_slabs * cut.shape.slab_weight_bytes(), cut.weight_stages),
-        received(base + layout.barriers + (cut.x_stages + cut.weight_stages) * barrier_bytes) {}
+        received(base + layout.barriers + (cut.x_stages + cut.weight_stages) * barrier_bytes),
+        lending(received + cut.received_pieces() * 8) {}
 
   /// By one warp.
-  __device__ void init(const Cut& cut) const {
-    x.init();
-    weights.init();
-    const auto piece = static_cast<int>(threadIdx.x) % 32;
-    if (piece < cut.received_pieces()) {
-      ptx::barrier_init(received + piece * 8, 1);
-      ptx::barrier_arrive_expecting(received + piece * 8, cut.received_piece_bytes());
+  __device__ void init(const Cut& cut, bool boxes) const {
+    x.init(boxes ? 1 : arrivals_of_warps(1));
+    weights.init(1);
+    const auto number = static_cast<int>(threadIdx.x) % 32;
+    if (number < cut.received_pieces()) {
+      ptx::barrier_init(received + number * 8, 1);
+      ptx::barrier_arrive_expecting(received + number * 8, cut.received_piece_bytes());
+    }
+    if (number < cut.lending_barriers()) {
+      const int done_threads = cut.lends_in_own_stages() ? 128 : cut.threads();
+      ptx::barrier_init(lending + number * 8, number < 8 ? (cut.warpgroups - 1) * 32 : done_threads);
     }
     ptx::barrier_init_fence();
     __syncwarp();

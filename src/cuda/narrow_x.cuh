@@ -151,8 +151,7 @@ class XProducer : Producer<block_j, outputs> {
                           from, static_cast<int>(max(min(left, std::int64_t{8}), std::int64_t{0})));
     }
     ptx::fence_for_bulk();  // wgmma reads as the copy engine does
-    __syncwarp();
-    if (this->lane_ == 0) ptx::barrier_arrive(this->ring_.full(stage));
+    if (speaks_for_warp()) ptx::barrier_arrive(this->ring_.full(stage));
   }
 
   const Arguments& args_;

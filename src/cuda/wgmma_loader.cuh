@@ -19,6 +19,7 @@
 
 #include "cuda/divisor.hpp"
 #include "cuda/ptx_sm90.cuh"
+#include "cuda/racecheck.cuh"
 #include "cuda/ring.cuh"
 #include "cuda/tensor_core.cuh"
 #include "cuda/wgmma_weights.cuh"
@@ -287,8 +288,9 @@ class Producer {
       from_ += p_.x_chunk_step;
       terms_left_ -= 16;
     }
-    // Ordinary stores are published by an ordinary arrival.
-    if (Traits::half && (p_.x_copy == 2 || (p_.x_copy == 4 && Traits::form != XForm::planes))) {
+    // Ordinary stores are published by an ordinary arrival. (racecheck takes every arrival for one.)
+    if (for_racecheck ||
+        (Traits::half && (p_.x_copy == 2 || (p_.x_copy == 4 && Traits::form != XForm::planes)))) {
       ptx::commit_copies();
       ptx::wait_copies<0>();
       ptx::barrier_arrive(full);
