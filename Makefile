@@ -7,8 +7,8 @@ CXX_SOURCES = $(shell find include src cli bindings tests -name '*.[ch]pp' -o -n
                 -o -name '*.cu' -o -name '*.cuh')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-dev test-sanitize build-dev build-sanitize need-python bench cross fuzz lint format \
-        clean
+.PHONY: help demo build test test-dev test-sanitize build-dev build-sanitize build-without-python need-python bench \
+        cross fuzz lint format clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -21,12 +21,15 @@ build:  ## the library and the command, optimised, in build/default
 	cmake --preset default
 	cmake --build --preset default --parallel $(JOBS) --target kronsparse_cli
 
-test:  ## every test: with ASan and UBSan, then optimised
+test:  ## every test, optimised
 	@tools/bootstrap build
-	@# Packages for Python are fetched while the half that needs none is built.
-	@$(MAKE) --no-print-directory -j 2 need-python build-sanitize
-	@$(MAKE) --no-print-directory test-sanitize
+	@# Packages for Python are fetched while what needs none of them is built.
+	@$(MAKE) --no-print-directory -j 2 need-python build-without-python
 	@$(MAKE) --no-print-directory test-dev
+
+build-without-python:
+	cmake --preset dev -DKRONSPARSE_PYTHON=OFF -DKRONSPARSE_TORCH=OFF
+	cmake --build --preset dev --parallel $(JOBS)
 
 build-dev: need-python  # its tests
 build-dev build-sanitize: build-%:
@@ -34,6 +37,7 @@ build-dev build-sanitize: build-%:
 	cmake --preset $*
 	cmake --build --preset $* --parallel $(JOBS)
 
+# test-sanitize: those of the C++ library and the command once more, with ASan and UBSan; part of CI.
 test-dev test-sanitize: test-%: build-%
 	ctest --preset $* --parallel $(JOBS) --output-junit junit.xml
 
