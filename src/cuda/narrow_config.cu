@@ -44,7 +44,7 @@ double room_for_blocks(const Cut& cut, const GpuFacts& facts) {
 
 /// Seconds of a run; fitted to 21,000 cuts of 52 problems on an H200, and then to 6,146 of 32 for which this
 /// may be the fastest kernel: of these, what it prefers takes 1.03 times as long as the best in the
-/// mean, 1.13 times at worst, and 7 % more or less than it says.
+/// mean, 1.14 times at worst, and 7 % more or less than it says.
 double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   constexpr double clock = 1.755e9;
   constexpr double start = 2.49e-6;           // of a kernel that does little, and the way of its first bytes

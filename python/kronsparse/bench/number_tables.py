@@ -163,15 +163,22 @@ def cpu_runs(groups: Groups, names: Sequence[str]) -> str:
 
 
 def cpu_halves(groups: Groups, _: Sequence[str]) -> str:
-    """Ours in half precision over ours in f32: the median and the largest, in the layouts that were run."""
-    measured, rows = collect(_joined(groups)), []
-    layouts = [layout for layout in LAYOUTS if halves_over_f32(measured, "f16", layout)]
-    for dtype in ("f16", "bf16"):
-        cells = [f"{dtype} over f32, ours"]
-        for layout in layouts:
-            ratios = halves_over_f32(measured, dtype, layout)
-            cells.append(f"{median(ratios):.2f} ({max(ratios):.2f})")
-        rows.append(cells)
+    """Ours in half precision over ours in f32: the median and the largest, of what was run."""
+    measured = collect(_joined(groups))
+    dtypes = ("f16", "bf16")
+    ratios = {
+        (dtype, layout): halves_over_f32(measured, dtype, layout) for dtype in dtypes for layout in LAYOUTS
+    }
+    layouts = [layout for layout in LAYOUTS if any(ratios[dtype, layout] for dtype in dtypes)]
+
+    def cell(found: Sequence[float]) -> str:
+        return f"{median(found):.2f} ({max(found):.2f})" if found else ""
+
+    rows = [
+        [f"{dtype} over f32, ours", *(cell(ratios[dtype, layout]) for layout in layouts)]
+        for dtype in dtypes
+        if any(ratios[dtype, layout] for layout in layouts)
+    ]
     return markdown_table(Table(["", *layouts], rows))
 
 
