@@ -1,13 +1,11 @@
 #include "body.hpp"
 
 #include <cmath>
-#include <limits>
 #include <sstream>
 
-#include "data.hpp"
+#include "answers.hpp"
 #include "harness.hpp"
 #include "kronsparse/error.hpp"
-#include "oracle.hpp"
 
 namespace conformance {
 namespace {
@@ -28,13 +26,6 @@ std::string place(const kronsparse::Problem& problem, std::size_t at) {
   if (problem.operation == kronsparse::Operation::gradient) return "gradient of value " + std::to_string(at);
   const auto batch = static_cast<std::size_t>(problem.batch);
   return "y of feature " + std::to_string(at / batch) + ", sample " + std::to_string(at % batch);
-}
-
-/// What one rounding at the end makes of exact sums.
-template <class T, class Wide>
-std::vector<Wide> stored(const kronsparse::Problem& problem, std::vector<Wide> sums) {
-  for (Wide& sum : sums) sum = round_to(activate(problem.activation, sum), traits<T>.digits);
-  return sums;
 }
 
 template <class Wide>
@@ -73,32 +64,16 @@ double difference(double p, double q) { return std::abs(p - q); }
 double difference(Cx<double> p, Cx<double> q) {
   return std::fmax(std::abs(p.re - q.re), std::abs(p.im - q.im));
 }
-/// The larger part bounds what storing either part may lose.
-double scale_of(double z) { return z; }
-double scale_of(Cx<double> z) { return std::fmax(std::abs(z.re), std::abs(z.im)); }
 
-template <class T>
-std::string compare_closely(const kronsparse::Problem& problem, const std::vector<WideOf<T>>& got,
-                            const Data<WideOf<T>>& data) {
-  const std::vector<WideOf<T>> sums = evaluate(problem, data);
-  const std::vector<double> absolute_sums = evaluate(problem, magnitudes(data));
-  for (std::size_t at = 0; at < sums.size(); ++at) {
-    const WideOf<T> expected = activate(problem.activation, sums[at]);
-    const double bound = error_bound<T>(problem, scale_of(sums[at]), absolute_sums[at]);
-    if (!(difference(got[at], expected) <= bound))  // catches NaN
-      return place(problem, at) + " is " + show(got[at]) + ", must be within " + show(bound) + " of " +
-             show(expected) + " (random data)";
-  }
+template <class Wide>
+std::string compare_closely(const kronsparse::Problem& problem, const std::vector<Wide>& got,
+                            const std::vector<Wide>& expected, const std::vector<double>& bounds) {
+  for (std::size_t at = 0; at < expected.size(); ++at)
+    if (!(difference(got[at], expected[at]) <= bounds[at]))  // catches NaN
+      return place(problem, at) + " is " + show(got[at]) + ", must be within " + show(bounds[at]) + " of " +
+             show(expected[at]) + " (random data)";
   return {};
 }
-
-/// One place of one operand, with infinity or NaN put into it.
-template <class Wide>
-struct Injection {
-  std::vector<Wide> Data<Wide>::*operand;
-  double special;
-  const char* what;
-};
 
 template <class T>
 class Body {
@@ -106,30 +81,38 @@ class Body {
   using Wide = WideOf<T>;
 
   Body(const TestDevice& device, const Target& target, const kronsparse::Problem& problem, std::uint64_t seed)
-      : target_(target), problem_(problem), seed_(seed), harness_(device, problem, seed) {}
+      : target_(target),
+        problem_(problem),
+        answers_(answers_for<T>(problem, seed)),
+        harness_(device, problem, seed) {}
 
   std::string check() {
-    const Data<IntegerOf<T>> integers = integer_data<T>(problem_, seed_);
-    const Data<Wide> exact = widen(integers);
-    harness_.load(exact);
+    harness_.load(answers_.integers);
     kronsparse::Plan plan(problem_, harness_.values(), target_.device, target_.implementation);
     if (plan.implementation() != target_.implementation)
       return "the plan took " + std::string(plan.implementation());
     harness_.forget_values();
     if (std::string wrong = harness_.run(plan); !wrong.empty()) return wrong;
-    if (exact_activation(problem_.activation)) {
-      std::vector<Wide> sums;
-      for (const IntegerOf<T> sum : evaluate(problem_, integers)) sums.push_back(widen(sum));
-      if (std::string wrong = compare_exactly(problem_, harness_.output(), stored<T>(problem_, sums));
+    if (exact_activation(problem_.activation))
+      if (std::string wrong = compare_exactly(problem_, harness_.output(), answers_.integers_expected);
           !wrong.empty())
         return wrong;
-    }
-    const std::vector<std::byte> first = harness_.output_bytes();
+    const auto first = harness_.output_bytes();
     if (std::string wrong = harness_.run(plan); !wrong.empty()) return wrong;
     if (harness_.output_bytes() != first) return "two runs differ";
 
-    if (std::string wrong = check_random(plan); !wrong.empty()) return wrong;
-    return exact_activation(problem_.activation) ? check_specials(plan, exact) : std::string();
+    if (std::string wrong = rerun(plan, answers_.random); !wrong.empty()) return wrong;
+    if (std::string wrong =
+            compare_closely(problem_, harness_.output(), answers_.random_expected, answers_.random_bounds);
+        !wrong.empty())
+      return wrong;
+    for (const Special<Wide>& special : answers_.specials) {
+      if (std::string wrong = rerun(plan, special.put_into(answers_.integers)); !wrong.empty()) return wrong;
+      if (std::string wrong = compare_specials(problem_, harness_.output(), special.expected, special.what);
+          !wrong.empty())
+        return wrong;
+    }
+    return {};
   }
 
  private:
@@ -141,48 +124,9 @@ class Body {
     return harness_.run(plan);
   }
 
-  std::string check_random(kronsparse::Plan& plan) {
-    const Data<Wide> data = random_data<T>(problem_, seed_);
-    if (std::string wrong = rerun(plan, data); !wrong.empty()) return wrong;
-    return compare_closely<T>(problem_, harness_.output(), data);
-  }
-
-  /// Two of the injections each time, in turn: neighbours in the list of cases see the others.
-  std::string check_specials(kronsparse::Plan& plan, const Data<Wide>& exact) {
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-    const bool gradient = problem_.operation == kronsparse::Operation::gradient;
-    const auto other = gradient ? &Data<Wide>::g : &Data<Wide>::values;
-    const std::vector<Injection<Wide>> injections = {
-        {&Data<Wide>::x, kInfinity, "an infinity in x"},
-        {other, kNan, gradient ? "a NaN in g" : "a NaN in the values"},
-        {&Data<Wide>::x, kNan, "a NaN in x"},
-        {other, -kInfinity, gradient ? "an infinity in g" : "an infinity in the values"},
-    };
-    for (std::uint64_t turn = 0; turn < 2; ++turn) {
-      const Injection<Wide>& injection = injections[(seed_ * 2 + turn) % injections.size()];
-      Data<Wide> data = exact;
-      std::vector<Wide>& operand = data.*injection.operand;
-      if (operand.empty()) continue;
-      Random random(seed_ + turn);
-      Wide& victim = operand[static_cast<std::size_t>(random.next() % operand.size())];
-      if constexpr (complex_element<T>) {
-        victim.re = injection.special;
-      } else {
-        victim = injection.special;
-      }
-      if (std::string wrong = rerun(plan, data); !wrong.empty()) return wrong;
-      if (std::string wrong = compare_specials(problem_, harness_.output(),
-                                               stored<T>(problem_, evaluate(problem_, data)), injection.what);
-          !wrong.empty())
-        return wrong;
-    }
-    return {};
-  }
-
   const Target& target_;
   const kronsparse::Problem& problem_;
-  std::uint64_t seed_;
+  const Answers<T>& answers_;
   Harness<T> harness_;
 };
 

@@ -40,12 +40,16 @@ inline std::vector<Combination> combinations_of(const Target& target) {
   return all;
 }
 
+/// All targets of one dtype, layout and operation after each other: what is the same for them is computed
+/// once (kept.hpp).
 inline std::vector<Combination> combinations() {
+  const std::vector<Target> everyone = targets();
   std::vector<Combination> all;
-  for (const Target& target : targets()) {
-    const std::vector<Combination> more = combinations_of(target);
-    all.insert(all.end(), more.begin(), more.end());
-  }
+  for (Combination combination : combinations_of({}))
+    for (const Target& target : everyone) {
+      combination.target = target;
+      all.push_back(combination);
+    }
   return all;
 }
 

@@ -61,6 +61,10 @@ class CpuTestDevice final : public TestDevice {
   void copy_out(std::byte* to_host, const std::byte* from_device, std::size_t bytes) const override {
     std::memcpy(to_host, from_device, bytes);
   }
+  [[nodiscard]] bool same(const std::byte* on_device, const std::byte* on_host,
+                          std::size_t bytes) const override {
+    return std::memcmp(on_device, on_host, bytes) == 0;
+  }
   void synchronise() const override {}
 };
 
@@ -106,6 +110,12 @@ class GpuTestDevice final : public TestDevice {
   void copy_out(std::byte* to_host, const std::byte* from_device, std::size_t bytes) const override {
     kronsparse::copy_to_host(to_host, from_device, bytes, device_);
   }
+  [[nodiscard]] bool same(const std::byte* on_device, const std::byte* on_host,
+                          std::size_t bytes) const override {
+    std::vector<std::byte> now(bytes);
+    copy_out(now.data(), on_device, bytes);
+    return std::memcmp(now.data(), on_host, bytes) == 0;
+  }
   void synchronise() const override { kronsparse::synchronise(device_); }
 
  private:
@@ -145,11 +155,7 @@ void GuardedBuffer::upload() { device_.copy_in(memory_->data(), image_.data(), i
 
 void GuardedBuffer::download() { device_.copy_out(image_.data(), memory_->data(), image_.size()); }
 
-bool GuardedBuffer::unchanged() const {
-  std::vector<std::byte> now(image_.size());
-  device_.copy_out(now.data(), memory_->data(), now.size());
-  return now == image_;
-}
+bool GuardedBuffer::unchanged() const { return device_.same(memory_->data(), image_.data(), image_.size()); }
 
 std::string GuardedBuffer::damaged_guard() const {
   const auto untouched = [](std::byte byte) { return byte == kPoison; };

@@ -41,6 +41,9 @@ class TestDevice {
   [[nodiscard]] virtual std::unique_ptr<Memory> allocate_sparse(std::size_t bytes) const = 0;
   virtual void copy_in(std::byte* to_device, const std::byte* from_host, std::size_t bytes) const = 0;
   virtual void copy_out(std::byte* to_host, const std::byte* from_device, std::size_t bytes) const = 0;
+  /// Whether the device has the same bytes as the host.
+  [[nodiscard]] virtual bool same(const std::byte* on_device, const std::byte* on_host,
+                                  std::size_t bytes) const = 0;
   /// Waits for the work of the default stream.
   virtual void synchronise() const = 0;
 };

@@ -122,9 +122,11 @@ class Harness {
         result.push_back(decode(read(views_.y.offset(feature, sample))));
     return result;
   }
-  /// The same, byte by byte with everything around it.
-  [[nodiscard]] std::vector<std::byte> output_bytes() const {
-    return {y_.image_data(), y_.image_data() + y_.bytes()};
+  /// The same, byte by byte with the gaps. (A std::byte would be compared one at a time.)
+  [[nodiscard]] std::vector<unsigned char> output_bytes() const {
+    std::vector<unsigned char> result(y_.bytes());
+    if (!result.empty()) std::memcpy(result.data(), y_.image_data(), y_.bytes());
+    return result;
   }
 
  private:

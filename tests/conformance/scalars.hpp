@@ -100,14 +100,13 @@ inline double decode(kronsparse::BFloat16 value) {
   return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16));
 }
 inline double decode(kronsparse::Half value) {
-  const int exponent = (value.bits >> 10) & 31;
-  const auto fraction = static_cast<double>(value.bits & 1023);
+  const bool special = (value.bits & 0x7c00) == 0x7c00;
   double magnitude = 0;
-  if (exponent == 31) {
-    magnitude =
-        fraction == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
-  } else {
-    magnitude = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 1024, exponent - 25);
+  if (special) {
+    magnitude = (value.bits & 1023) == 0 ? std::numeric_limits<double>::infinity()
+                                         : std::numeric_limits<double>::quiet_NaN();
+  } else {  // as the bits of a float it has the same digits, and an exponent that is 112 less
+    magnitude = decode(std::bit_cast<float>((value.bits & 0x7fffu) << 13)) * 0x1p112;
   }
   return (value.bits & 0x8000) != 0 ? -magnitude : magnitude;
 }

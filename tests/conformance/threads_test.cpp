@@ -15,10 +15,16 @@
 #include "combination.hpp"
 #include "data.hpp"
 #include "harness.hpp"
+#include "kept.hpp"
 #include "targets.hpp"
 
 namespace conformance {
 namespace {
+
+template <class T>
+const Data<WideOf<T>>& kept_random_data(const kronsparse::Problem& problem, std::uint64_t seed) {
+  return kept().get<Data<WideOf<T>>>(problem, seed, [&] { return random_data<T>(problem, seed); });
+}
 
 class Threads : public testing::TestWithParam<Combination> {
  protected:
@@ -43,14 +49,14 @@ TEST_P(Threads, ConcurrentRunsOfOnePlan) {
   const auto problems = sample_problems(dtype, layout, operation);
   for_each_problem(problems, [&](auto element, const kronsparse::Problem& problem) {
     using T = typename decltype(element)::type;
-    const auto values = random_data<T>(problem, 99).values;
+    const auto& values = kept_random_data<T>(problem, 99).values;
     std::vector<std::unique_ptr<Harness<T>>> harnesses;
-    std::vector<std::vector<std::byte>> alone;
+    std::vector<std::vector<unsigned char>> alone;
     std::unique_ptr<kronsparse::Plan> plan;
     for (int thread = 0; thread < kThreads; ++thread) {
       const auto seed = static_cast<std::uint64_t>(thread);
       harnesses.push_back(std::make_unique<Harness<T>>(*device, problem, seed));
-      Data<WideOf<T>> data = random_data<T>(problem, seed);
+      Data<WideOf<T>> data = kept_random_data<T>(problem, seed);
       data.values = values;
       harnesses.back()->load(data);
       if (plan == nullptr)
@@ -90,7 +96,7 @@ TEST_P(Threads, AnyNumberGivesTheSameBits) {
   for_each_problem(problems, [&](auto element, const kronsparse::Problem& problem) {
     using T = typename decltype(element)::type;
     Harness<T> harness(*device, problem, 1);
-    harness.load(random_data<T>(problem, 1));
+    harness.load(kept_random_data<T>(problem, 1));
     const auto make_plan = [&] {
       return kronsparse::Plan(problem, harness.values(), GetParam().target.device,
                               GetParam().target.implementation);
@@ -98,7 +104,7 @@ TEST_P(Threads, AnyNumberGivesTheSameBits) {
     omp_set_num_threads(1);
     const kronsparse::Plan planned_by_one = make_plan();
     ASSERT_EQ(harness.run(planned_by_one), "");
-    const std::vector<std::byte> one = harness.output_bytes();
+    const std::vector<unsigned char> one = harness.output_bytes();
     for (const int threads : options().quick ? std::vector{3} : std::vector{2, 3, 5, 8}) {
       omp_set_num_threads(threads);
       ASSERT_EQ(harness.run(planned_by_one), "");

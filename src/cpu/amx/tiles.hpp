@@ -35,8 +35,8 @@ void multiply_tiles() {
       const Vu columns = load(reinterpret_cast<const uint32_t*>(tiles[b].row[t]));
       uint32_t pair = 0;
       __builtin_memcpy(&pair, tiles[a].row[m] + static_cast<ptrdiff_t>(4) * t, sizeof pair);
-      even += splat(bits_as<float>(pair << 16)) * bits_as<Vf>(columns << 16);
-      odd += splat(bits_as<float>(pair & 0xffff0000u)) * bits_as<Vf>(columns & 0xffff0000u);
+      even += bits_as<float>(pair << 16) * bits_as<Vf>(columns << 16);
+      odd += bits_as<float>(pair & 0xffff0000u) * bits_as<Vf>(columns & 0xffff0000u);
     }
     auto* row = reinterpret_cast<float*>(tiles[sums].row[m]);
     store(row, load(row) + (even + odd));
