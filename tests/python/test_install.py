@@ -18,9 +18,18 @@ def build(tmp_path_factory):
 
 
 def install(build, target, **definitions):
-    """Without build isolation, which would need a network; nothing but the package itself."""
+    """Without build isolation, which would need a network; nothing but the package itself.
+
+    Optimised code is what every other test runs, and takes most of the time to compile: it is left out here.
+    The rest is as a user has it, down to stripped libraries, which only optimised builds have by default.
+    """
     settings = {f"cmake.define.KRONSPARSE_{name}": value for name, value in definitions.items()}
     settings |= {"build-dir": str(build), "cmake.define.KRONSPARSE_CUDA": "OFF"}
+    settings |= {
+        "cmake.build-type": "Debug",
+        "cmake.define.CMAKE_CXX_FLAGS_DEBUG": "-O0",
+        "install.strip": "true",
+    }
     options = ["-q", "--no-build-isolation", "--no-deps", "--no-index", "--target", str(target)]
     options += [f"-C{name}={value}" for name, value in settings.items()]
     command = [sys.executable, "-m", "pip", "install", *options, str(SOURCE)]
