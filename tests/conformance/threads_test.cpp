@@ -69,6 +69,7 @@ TEST_P(Threads, ConcurrentRunsOfOnePlan) {
       for (auto& harness : harnesses) harness->prepare_output();
       std::atomic<int> waiting{kThreads};
       std::vector<std::thread> threads;
+      threads.reserve(kThreads);
       for (auto& harness : harnesses)
         threads.emplace_back([&] {
           --waiting;
