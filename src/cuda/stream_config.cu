@@ -61,9 +61,9 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   // Where two blocks fit on an SM, a kernel's weights come while the one before it still runs.
   const double body = resident >= 2 * rounds ? std::max(weights, x + multiplying)
                                              : 0.28e-6 + std::max(0.16e-6 + weights, x) + 0.3 * multiplying;
-  // Not explained: with many samples and several j it takes up to 1.7 times as long, with one j three
-  // quarters of it.
-  const double margin = p.batch <= 32 ? 1 : p.d > 1 ? 1.3 : 0.76;
+  // Not explained: with many samples and several j it takes up to 1.7 times as long, with one j and short
+  // sums three quarters of it.
+  const double margin = p.batch <= 32 ? 1 : p.d > 1 ? 1.3 : p.c < 512 ? 0.76 : 1;
   return margin * (start + body + turns * (exchange + storing) + (turns - 1) * 1.5e-6);
 }
 
