@@ -162,6 +162,10 @@ struct Cut {
     return exchanges() ? sample_warps() * shape.piece_sums() * 128 : (splits - 1) * share_bytes();
   }
 
+  /// Whose products must be done before anything is lent: a warpgroup's, or all.
+  [[nodiscard]] __host__ __device__ int done_threads() const {
+    return lends_in_own_stages() ? 128 : threads();
+  }
   /// For racecheck, in place of numbered ones.
   [[nodiscard]] __host__ __device__ int lending_barriers() const {
     return for_racecheck && exchanges() && warpgroups > 1 ? 3 * 4 : 0;
@@ -216,7 +220,7 @@ struct Lending {
   const int slab_bytes = shape.slab_weight_bytes(), stage_bytes = cut.stage_slabs * slab_bytes;
   Lending lending{.places = {},
                   .lender_bytes = in_own_stages ? stage_bytes : shape.lent_bytes(),
-                  .done_threads = in_own_stages ? 128 : cut.threads(),
+                  .done_threads = cut.done_threads(),
                   .meeting_threads = cut.warpgroups * cut.sample_warps() * 32};
   for (int half = 0; half < 2; ++half)
     for (int warp = 0; warp < 4; ++warp) {
@@ -345,10 +349,8 @@ struct Stages {
       ptx::barrier_init(received + number * 8, 1);
       ptx::barrier_arrive_expecting(received + number * 8, cut.received_piece_bytes());
     }
-    if (number < cut.lending_barriers()) {
-      const int done_threads = cut.lends_in_own_stages() ? 128 : cut.threads();
-      ptx::barrier_init(lending + number * 8, number < 8 ? (cut.warpgroups - 1) * 32 : done_threads);
-    }
+    if (number < cut.lending_barriers())
+      ptx::barrier_init(lending + number * 8, number < 8 ? (cut.warpgroups - 1) * 32 : cut.done_threads());
     ptx::barrier_init_fence();
     __syncwarp();
   }

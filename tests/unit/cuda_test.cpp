@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <fstream>
 #include <set>
 
 #include "core/implementation.hpp"
@@ -293,6 +294,27 @@ TEST(CudaTable, SmallBatchesGoToTheFastest) {
                            "B=64 8x1376x1024x1", "B=64 4x512x512x2", "B=20 64x64x1024x1"})
     EXPECT_EQ(chosen(text), "narrow") << text;
   EXPECT_EQ(chosen("B=64 16x256x256x1"), "stream");
+}
+
+// tools/gpu-sanitize stops at a problem that its implementation does not accept.
+TEST(CudaTable, EveryKernelGoesThroughComputeSanitizer) {
+  const PretendedGpus machine({h200()});
+  std::ifstream file(KRONSPARSE_SANITIZE_PROBLEMS);
+  std::set<std::string> all, looked_at;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with('#')) continue;
+    const std::size_t end = line.find(' ');
+    const std::string name = line.substr(0, end);
+    for (const Candidate& candidate :
+         candidates(Problem::parse(line.substr(end + 1)), Device{Backend::cuda, 0})) {
+      all.insert(candidate.implementation);
+      if (candidate.implementation != name) continue;
+      EXPECT_EQ(candidate.refusal, "") << line;
+      looked_at.insert(name);
+    }
+  }
+  EXPECT_GT(all.size(), 10u);
+  EXPECT_EQ(looked_at, all);
 }
 
 // The smallest share of a multiprocessor's memory that holds its blocks leaves the most to the cache.
