@@ -28,10 +28,7 @@ struct Resident {
     const Product p = product_of(problem);
     if (p.d != 4 && p.d != 8 && p.d != 16 && p.d != 32 && p.d != 64)
       return message("takes d = 4, 8, 16, 32 or 64, not {}", p.d);
-    if (p.c > resident::max_elements / p.d || p.c * p.d % resident::row_elements != 0)
-      return message("takes rows of a multiple of {} elements of x, up to {}, not {} times {}",
-                     resident::row_elements, resident::max_elements, p.c, p.d);
-    return {};
+    return row_refusal(p, resident::row_elements, resident::max_elements);
   }
   static std::string gpu_refusal(const GpuFacts& facts) { return capability_refusal(facts, 90); }
   static resident::Choice choose(const Problem& problem, const GpuFacts& facts) {

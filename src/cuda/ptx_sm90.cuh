@@ -58,6 +58,11 @@ __device__ inline void copy_bulk(std::uint32_t to, const void* from, int bytes, 
       : "memory");
 }
 
+/// Asks for a multiple of 16 bytes to be brought to L2.
+__device__ inline void prefetch_bulk(const void* from, int bytes) {
+  KRONSPARSE_SM90_ASM("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(from), "r"(bytes) : "memory");
+}
+
 /// Brings a tensor's description, an argument of the kernel, to where the copy engine looks for it.
 __device__ inline void prefetch_map(const void* map) {
   KRONSPARSE_SM90_ASM("prefetch.tensormap [%0];\n" ::"l"(map) : "memory");

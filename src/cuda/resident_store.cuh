@@ -81,7 +81,8 @@ class SumStore {
       for (int j = 0; j < unit; ++j) of_output[j] = sums[j][at];
       Words words{};
       if (output_of(at) < outputs_left_)
-        round<plain>(words, of_output, first_feature_ + output_of(at) * shape.d + warp * unit);
+        round_neighbours<plain, T>(words, of_output, args_,
+                                   first_feature_ + output_of(at) * shape.d + warp * unit);
       ptx::store_shared_16(sums_ + shape.sum_place(0, 0, sample_of(at), output_of(at), warp), words[0],
                            words[1], words[2], words[3]);
     }
@@ -111,39 +112,10 @@ class SumStore {
             sums[4 * four] += __uint_as_float(v.x), sums[4 * four + 1] += __uint_as_float(v.y);
             sums[4 * four + 2] += __uint_as_float(v.z), sums[4 * four + 3] += __uint_as_float(v.w);
           }
-        round<plain>(words, sums, first_feature_ + thread() % sample_units * unit);
+        round_neighbours<plain, T>(words, sums, args_, first_feature_ + thread() % sample_units * unit);
       }
-      store<plain>(words, y_ + later * args_.y_sample);
+      store_neighbours<plain>(words, args_, y_ + later * args_.y_sample);
     }
-  }
-
-  /// Bias, activation and the rounding of neighbouring j; `feature` is the first's, of all i.
-  template <bool plain>
-  __device__ void round(Words& words, float (&sums)[unit], std::int64_t feature) const {
-    if constexpr (!plain) {
-      if (args_.bias != nullptr) {
-#pragma unroll
-        for (int e = 0; e < unit; ++e)
-          sums[e] += static_cast<float>(__ldcg(static_cast<const T*>(args_.bias) + feature + e));
-      }
-      activate_all(sums, args_.activation);
-    }
-    T rounded[unit];
-#pragma unroll
-    for (int e = 0; e < unit; ++e) rounded[e] = static_cast<T>(sums[e]);
-    memcpy(words, rounded, sizeof(words));
-  }
-
-  template <bool plain>
-  __device__ void store(const Words& words, T* to) const {
-    if (plain || args_.y_vectors) {
-      ptx::store_words(to, words);
-      return;
-    }
-    T rounded[unit];
-    memcpy(rounded, words, sizeof(words));
-#pragma unroll
-    for (int e = 0; e < unit; ++e) to[e] = rounded[e];
   }
 
   const Arguments& args_;

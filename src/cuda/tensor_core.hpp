@@ -49,6 +49,14 @@ namespace kronsparse::cuda {
   return message("is for batches of at most {}, not {}", most, problem.batch);
 }
 
+/// Why a kernel that takes whole rows of x, of so many elements each and so many at most, cannot take a sum's
+/// terms with all their j; empty when it can.
+[[nodiscard]] inline std::string row_refusal(const Product& p, int row_elements, int most) {
+  if (p.c <= most / p.d && p.c * p.d % row_elements == 0) return {};
+  return message("takes rows of a multiple of {} elements of x, up to {}, not {} times {}", row_elements,
+                 most, p.c, p.d);
+}
+
 /// Why the GPU, or what was compiled for it, lacks what this and later capabilities have, 80 for 8.0; empty
 /// when neither does.
 [[nodiscard]] inline std::string capability_refusal(const GpuFacts& facts, int needed) {

@@ -298,6 +298,11 @@ void Block::copy_bulk(std::uint32_t to, const void* from, int bytes, std::uint32
     events_.push_back(std::move(event));
 }
 
+void Block::prefetch_bulk(const void* from, int bytes) {
+  require(bytes > 0 && bytes % 16 == 0, "a bulk prefetch of bytes that are no multiple of 16");
+  check_range(memory_.readable, static_cast<const std::byte*>(from), bytes, 16);
+}
+
 void Block::receive_bulk(std::uint32_t to, const std::byte* from, int bytes, std::uint32_t barrier) {
   require(bytes > 0 && bytes % 16 == 0, "a bulk copy of bytes that are no multiple of 16");
   shared(to, bytes, 16);

@@ -179,6 +179,8 @@ class Block {
   void wait_copies(std::size_t pending);
   void arrive_after_copies(std::uint32_t barrier);
   void copy_bulk(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier);
+  /// Brings nothing anywhere; what it asks for must be there.
+  void prefetch_bulk(const void* from, int bytes);
   /// From the shared memory of another block.
   void receive_bulk(std::uint32_t to, const std::byte* from, int bytes, std::uint32_t barrier);
   /// From the registers of another block's thread: 8 or 16 bytes.

@@ -39,6 +39,7 @@ inline void wait_bulk_stores() {
 inline const emulation::Tensor& tensor_of(const void* map) {
   return *static_cast<const emulation::Tensor*>(map);
 }
+inline void prefetch_bulk(const void* from, int bytes) { Block::current().prefetch_bulk(from, bytes); }
 inline void prefetch_map(const void*) {}
 inline void copy_box(std::uint32_t to, const void* map, int at0, int at1, int at2, int at3,
                      std::uint32_t barrier) {
