@@ -36,7 +36,7 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const int d = cut.shape.d;
   const double tile_seconds = d == 4 ? 0.674e-6 : d == 8 ? 0.810e-6 : 0.855e-6;
   constexpr double start = 1.29e-6, wave_seconds = 1.73e-6;
-  constexpr double shortest = 2.35e-6;                            // however little there is to do
+  constexpr double shortest = 2.65e-6;                            // however little there is to do
   constexpr double memory_start = 1.49e-6, memory_share = 0.944;  // of the time to read weights
   constexpr double weights_rate = 53.8e12, x_rate = 30.9e12;      // from L2, beside all else
   constexpr double sharpness = 7.6;                               // of the largest of three
