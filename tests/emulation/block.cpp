@@ -103,10 +103,20 @@ void Block::start(const std::function<void()>& kernel) {
 bool Block::go_on() {
   current_block = this;
   blockIdx.x = number_;
+  // Threads in step: each as far as it comes, and then the next.
+  if (timing_ == Timing::late) return go_on(0, threads_.size());
+  // Copies that happen early are best asked for early too: producers come first. And each warp runs ahead of
+  // the others as far as these let it, so that it does to them what it can.
   bool progress = false;
-  for (std::size_t at = 0; at < threads_.size(); ++at) {
-    // Copies that happen early are best asked for early too: producers come first.
-    Thread& thread = *threads_[timing_ == Timing::early ? at : threads_.size() - 1 - at];
+  for (std::size_t first = 0; first < threads_.size(); first += 32)
+    while (go_on(first, std::min(first + 32, threads_.size()))) progress = true;
+  return progress;
+}
+
+bool Block::go_on(std::size_t first, std::size_t end) {
+  bool progress = false;
+  for (std::size_t at = first; at < end; ++at) {
+    Thread& thread = *threads_[timing_ == Timing::early ? at : end - 1 - (at - first)];
     if (thread.fiber->done() || !can_go_on(thread)) continue;
     resume(thread);
     if (!failure_.empty()) throw EmulationError(failure_);

@@ -30,6 +30,8 @@ struct EmulationError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// When copies arrive: when nothing else can happen, threads being in step; or at once, with warps that run
+/// ahead of each other.
 enum class Timing { late, early };
 
 /// A place where threads wait for each other: a warp, a numbered barrier, the block.
@@ -207,6 +209,8 @@ class Block {
   };
 
   static void enter(Thread& thread, const std::function<void()>& kernel);
+  /// Some threads, each as far as it comes; says whether any did.
+  bool go_on(std::size_t first, std::size_t end);
   bool can_go_on(const Thread& thread);
   void resume(Thread& thread);
   void suspend();
