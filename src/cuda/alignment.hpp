@@ -1,4 +1,4 @@
-// How wide the copies of an operand may be.
+// How wide the copies of an operand may be, and where it may begin.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,11 @@ template <class... Numbers>
     if (width > least && ((static_cast<std::uint64_t>(numbers) % static_cast<unsigned>(width) == 0) && ...))
       return width;
   return least;
+}
+
+/// Whether it begins at a multiple of so many bytes; what there is none of does.
+[[nodiscard]] inline bool is_aligned(const void* data, int bytes) {
+  return reinterpret_cast<std::uintptr_t>(data) % static_cast<unsigned>(bytes) == 0;
 }
 
 }  // namespace kronsparse::cuda

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cuda/alignment.hpp"
 #include "cuda/direct_config.hpp"
 
 namespace kronsparse::cuda::direct {
@@ -217,15 +218,12 @@ Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weigh
 }
 
 Arguments with_operands(Arguments arguments, const Product& /*p*/, const Operands& operands) {
-  const auto is_aligned = [](const void* data, int elements) {
-    return reinterpret_cast<std::uintptr_t>(data) % static_cast<unsigned>(2 * elements) == 0;
-  };
   arguments.x = operands.x;
   arguments.y = operands.y;
   arguments.bias = operands.bias;
-  arguments.x_vectors = is_aligned(operands.x, arguments.cut.shape.load);
+  arguments.x_vectors = is_aligned(operands.x, 2 * arguments.cut.shape.load);
   arguments.y_vectors =
-      arguments.y_vectors && is_aligned(operands.y, std::max(arguments.cut.shape.block_j, 2));
+      arguments.y_vectors && is_aligned(operands.y, 2 * std::max(arguments.cut.shape.block_j, 2));
   return arguments;
 }
 

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cuda/alignment.hpp"
+#include "cuda/epilogue.cuh"
 #include "cuda/held_config.hpp"
 #include "cuda/tensor_map.hpp"
 
@@ -114,11 +116,10 @@ Arguments with_operands(Arguments arguments, const Product& p, const Operands& o
   arguments.x = operands.x;
   arguments.y = operands.y;
   arguments.bias = operands.bias;
-  arguments.y_vectors =
-      arguments.y_vectors && reinterpret_cast<std::uintptr_t>(operands.y) %
-                                     (2 * static_cast<std::size_t>(arguments.cut.shape.unit())) ==
-                                 0;
+  arguments.y_vectors = arguments.y_vectors && is_aligned(operands.y, 2 * arguments.cut.shape.unit());
   return arguments;
 }
+
+bool is_ordinary(const Arguments& args) { return args.boxes && is_plain(args); }
 
 }  // namespace kronsparse::cuda::held

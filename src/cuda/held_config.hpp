@@ -39,6 +39,11 @@ using Choice = CutChoice<Cut>;
 /// elements are stored.
 [[nodiscard]] Arguments with_operands(Arguments arguments, const Product& p, const Operands& operands);
 
+/// Whether there is little to do but multiply: x comes by the copy engine, and results are rounded and stored
+/// as vectors. Such launches have kernels of their own, because code that is not run costs time as well:
+/// there is less of it in the instructions' cache.
+[[nodiscard]] bool is_ordinary(const Arguments& args);
+
 }  // namespace held
 
 using HeldKernel = void (*)(held::Arguments);

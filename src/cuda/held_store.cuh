@@ -1,8 +1,8 @@
 // Sums of the warps that share out the terms, and their way to y. held_tiles.cuh says how they lie.
 #pragma once
 
-#include "cuda/epilogue.cuh"
 #include "cuda/held_operands.cuh"
+#include "cuda/store_neighbours.cuh"
 
 namespace kronsparse::cuda::held {
 

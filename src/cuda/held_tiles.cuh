@@ -167,11 +167,4 @@ struct Arguments {
 };
 static_assert(sizeof(Cut) + 2 * sizeof(Divisor) + sizeof(void*) <= 64);
 
-/// Whether there is little to do but multiply: x comes by the copy engine, and results are rounded and stored
-/// as vectors. Such launches have kernels of their own, because code that is not run costs time as well:
-/// there is less of it in the instructions' cache.
-[[nodiscard]] inline bool is_ordinary(const Arguments& args) {
-  return args.boxes && args.bias == nullptr && args.activation == Activation::none && args.y_vectors;
-}
-
 }  // namespace kronsparse::cuda::held

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cuda/alignment.hpp"
 #include "cuda/narrow_config.hpp"
 #include "cuda/tensor_map.hpp"
 
@@ -225,9 +226,6 @@ Arguments with_operands(Arguments arguments, const Product& p, const Operands& o
   arguments.x = operands.x;
   arguments.y = operands.y;
   arguments.bias = operands.bias;
-  const auto is_aligned = [](const void* pointer, int bytes) {
-    return reinterpret_cast<std::uintptr_t>(pointer) % static_cast<unsigned>(bytes) == 0;
-  };
   arguments.y_vectors = arguments.y_vectors && is_aligned(operands.y, 8);
   const int lane_bytes = arguments.cut.shape.lane_features() * 2;
   arguments.y_direct =

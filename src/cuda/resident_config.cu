@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cuda/alignment.hpp"
 #include "cuda/resident_config.hpp"
 #include "cuda/tensor_map.hpp"
 
@@ -103,9 +104,7 @@ Arguments with_operands(Arguments arguments, const Product& p, const Operands& o
   arguments.x = operands.x;
   arguments.y = operands.y;
   arguments.bias = operands.bias;
-  arguments.y_vectors =
-      arguments.y_vectors &&
-      reinterpret_cast<std::uintptr_t>(operands.y) % (2 * static_cast<std::size_t>(shape.unit())) == 0;
+  arguments.y_vectors = arguments.y_vectors && is_aligned(operands.y, 2 * shape.unit());
   return arguments;
 }
 

@@ -4,8 +4,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "cuda/epilogue.cuh"
 #include "cuda/resident_x.cuh"
+#include "cuda/store_neighbours.cuh"
 
 namespace kronsparse::cuda::resident {
 

@@ -80,15 +80,10 @@ TEST(Held, FirstBlocksAskForAll) {
 /// Rows of x and y that are longer than what is in them.
 TEST(Held, StridedRows) {
   Picker pick(7);
-  for (const char* text : {"f16 batch_first B=19 2x20x64x16 cols_stride=2184 rows_stride=700",
-                           "bf16 batch_first B=9 1x33x128x8 +bias cols_stride=1032 rows_stride=2115",
-                           "f16 batch_first B=64 1x16x256x4 cols_stride=4096 rows_stride=64"})
-    for (int at = 0; at < 3; ++at) {
-      ProductCase one;
-      one.problem = Problem::parse(text);
-      one.timing = at % 2 == 0 ? Timing::late : Timing::early;
-      cases.run(one, pick.next(1000));
-    }
+  cases.run_each({"f16 batch_first B=19 2x20x64x16 cols_stride=2184 rows_stride=700",
+                  "bf16 batch_first B=9 1x33x128x8 +bias cols_stride=1032 rows_stride=2115",
+                  "f16 batch_first B=64 1x16x256x4 cols_stride=4096 rows_stride=64"},
+                 pick);
 }
 
 /// Cases are picked, and cuts for them: this says that nothing is left out.

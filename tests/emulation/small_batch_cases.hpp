@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,6 +82,16 @@ class CutCases {
     } catch (const std::exception& error) {
       ADD_FAILURE() << one.text() << " (" << text_(cut) << "): " << error.what();
     }
+  }
+  /// Problems as text, each three times, with copies that arrive late and at once.
+  void run_each(std::initializer_list<const char*> texts, Picker& pick) {
+    for (const char* text : texts)
+      for (int at = 0; at < 3; ++at) {
+        ProductCase one;
+        one.problem = Problem::parse(text);
+        one.timing = at % 2 == 0 ? Timing::late : Timing::early;
+        run(one, pick.next(1000));
+      }
   }
   [[nodiscard]] const std::vector<How>& runs() const { return runs_; }
 

@@ -1,0 +1,272 @@
+// The CUDA backend's kernels for small batches, as far as they go without a GPU: what they take, which is
+// chosen, and where their operands and sums lie.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <set>
+
+#include "cuda/direct_config.hpp"
+#include "cuda/held_config.hpp"
+#include "cuda/resident_config.hpp"
+#include "pretended_gpu.hpp"
+
+namespace kronsparse::cuda {
+namespace {
+
+TEST(CudaTable, NarrowBlocksTakeSmallBatchesInRows) {
+  const PretendedGpus machine({h200()});
+  const auto narrow = [](const std::string& text) { return refusal("narrow", text); };
+  for (const char* d : {"1", "2", "4", "8", "16", "24", "32"})
+    for (const char* batch : {"0", "1", "33", "64"})
+      EXPECT_EQ(narrow(std::string("f16 batch_first B=") + batch + " 3x17x19x" + d), "");
+  EXPECT_EQ(narrow("transposed bf16 batch_first B=64 3x17x19x4 cols_stride=999"), "");
+  expect_mentions(narrow("f16 batch_first B=65 1x16x16x4"), "at most 64, not 65");
+  expect_mentions(narrow("f16 batch_last B=64 1x16x16x4"), "batch_first only");
+  expect_mentions(narrow("f16 batch_first B=64 1x16x16x3"), "multiples of 8, not 3");
+  expect_mentions(narrow("f16 batch_first B=64 1x16x16x12"), "multiples of 8, not 12");
+  expect_mentions(narrow("f32 batch_first B=64 1x16x16x4"), "half types");
+  expect_mentions(narrow("gradient f16 batch_first B=64 1x16x16x4"), "gradient");
+}
+
+TEST(CudaTable, DirectLoadsAreForSmallBatchesOfEvenDOrOne) {
+  const PretendedGpus machine({h200()});
+  const auto direct = [](const std::string& text) { return refusal("direct", text); };
+  for (const char* d : {"2", "4", "6", "8", "12", "16", "24", "64"})
+    for (const char* batch : {"0", "1", "33", "64"})
+      EXPECT_EQ(direct(std::string("f16 batch_first B=") + batch + " 3x17x19x" + d), "");
+  EXPECT_EQ(direct("transposed bf16 batch_first B=64 3x17x20x4 rows_stride=998"), "");
+  EXPECT_EQ(direct("f16 batch_first B=64 3x17x20x1"), "");
+  expect_mentions(direct("f16 batch_first B=64 3x17x19x1"), "a multiple of 4 terms, not 19");
+  EXPECT_EQ(direct("f16 batch_first B=1 3x17x19x4 cols_stride=999"), "");
+  expect_mentions(direct("f16 batch_first B=2 3x17x19x4 cols_stride=999"), "rows of x this far apart");
+  // Weights of more bytes than an int counts are no fewer than those that are a little too many.
+  for (const char* pattern : {"1x16x8192x8", "1x128x1048576x8", "1x256x524288x8", "1x128x600000x16"})
+    expect_mentions(direct(std::string("f16 batch_first B=1 ") + pattern), "pattern of this size");
+  expect_mentions(direct("f16 batch_first B=65 1x16x16x4"), "at most 64, not 65");
+  expect_mentions(direct("f16 batch_last B=64 1x16x16x4"), "batch_first only");
+  expect_mentions(direct("f16 batch_first B=64 1x16x16x3"), "even d and 1, not 3");
+  expect_mentions(direct("f32 batch_first B=64 1x16x16x4"), "half types");
+  expect_mentions(direct("gradient f16 batch_first B=64 1x16x16x4"), "gradient");
+}
+
+TEST(CudaTable, ResidentWeightsAreForShortRows) {
+  const PretendedGpus machine({h200()});
+  const auto resident = [](const std::string& text) { return refusal("resident", text); };
+  for (const char* pattern :
+       {"3x17x1024x4", "1x1x16x4", "1x40x512x8", "2x16x252x16", "1x99x128x32", "1x5x1x64"})
+    for (const char* batch : {"0", "1", "33", "64"})
+      EXPECT_EQ(resident(std::string("f16 batch_first B=") + batch + " " + pattern), "");
+  EXPECT_EQ(resident("transposed bf16 batch_first B=64 1x64x99x64 rows_stride=4104 cols_stride=9999"), "");
+  expect_mentions(resident("f16 batch_first B=64 1x16x1040x4"), "up to 4096, not 1040 times 4");
+  expect_mentions(resident("f16 batch_first B=64 1x16x10x4"),
+                  "multiple of 64 elements of x, up to 4096, not 10");
+  expect_mentions(resident("f16 batch_first B=64 1x16x2000000000x64"), "times 64");
+  expect_mentions(resident("f16 batch_first B=64 1x16x64x4 cols_stride=260"), "rows of x this far apart");
+  expect_mentions(resident("f16 batch_first B=1 1x99999999999x64x4"), "in 32 bits");
+  expect_mentions(resident("f16 batch_first B=64 1x16x64x1"), "4, 8, 16, 32 or 64, not 1");
+  expect_mentions(resident("f16 batch_first B=64 1x16x64x12"), "4, 8, 16, 32 or 64, not 12");
+  expect_mentions(resident("f16 batch_first B=65 1x16x16x4"), "at most 64, not 65");
+  expect_mentions(resident("f16 batch_last B=64 1x16x16x4"), "batch_first only");
+  expect_mentions(resident("f32 batch_first B=64 1x16x16x4"), "half types");
+  expect_mentions(resident("gradient f16 batch_first B=64 1x16x16x4"), "gradient");
+}
+
+TEST(CudaTable, HeldTakesWholeRowsOfX) {
+  const PretendedGpus machine({h200()});
+  const auto held = [](const std::string& text) { return refusal("held", text); };
+  for (const char* pattern : {"3x17x1024x4", "1x1x16x4", "1x40x512x8", "2x16x252x16"})
+    for (const char* batch : {"0", "1", "33", "64"})
+      EXPECT_EQ(held(std::string("f16 batch_first B=") + batch + " " + pattern), "");
+  EXPECT_EQ(held("transposed bf16 batch_first B=64 1x64x99x16 rows_stride=1032 cols_stride=9999"), "");
+  expect_mentions(held("f16 batch_first B=64 1x16x1040x4"), "up to 4096, not 1040 times 4");
+  expect_mentions(held("f16 batch_first B=64 1x16x10x4"), "multiple of 64 elements of x, up to 4096, not 10");
+  expect_mentions(held("f16 batch_first B=64 1x16x64x4 cols_stride=260"), "rows of x this far apart");
+  expect_mentions(held("f16 batch_first B=1 1x99999999999x64x4"), "in 32 bits");
+  expect_mentions(held("f16 batch_first B=64 1x16x64x32"), "4, 8 or 16, not 32");
+  expect_mentions(held("f16 batch_first B=65 1x16x16x4"), "at most 64, not 65");
+  expect_mentions(held("f16 batch_last B=64 1x16x16x4"), "batch_first only");
+  expect_mentions(held("f32 batch_first B=64 1x16x16x4"), "half types");
+  expect_mentions(held("gradient f16 batch_first B=64 1x16x16x4"), "gradient");
+}
+
+// The first blocks ask for others' weights where they begin early, and for no more than helps.
+TEST(CudaHeld, FirstBlocksAskWhereTheyBeginEarly) {
+  const auto cut = [](const std::string& text, int tiles) {
+    for (const held::Choice& choice : held::choices(Problem::parse("f16 batch_first " + text), h200()))
+      if (choice.cut.tiles == tiles) return choice.cut;
+    return held::Cut{};
+  };
+  const held::Cut few_left = cut("B=64 1x688x256x16", 3);  // 116 blocks of 132
+  EXPECT_EQ(few_left.early_blocks, 16);
+  EXPECT_EQ(few_left.early_tiles, 3);
+  const held::Cut fewer_left = cut("B=64 1x1024x1024x4", 4);  // 128
+  EXPECT_EQ(fewer_left.early_blocks, 4);
+  EXPECT_EQ(fewer_left.early_tiles, 1);
+  EXPECT_EQ(cut("B=16 1x2752x1024x4", 4).early_tiles, 1);   // 22 MB in all
+  EXPECT_EQ(cut("B=64 1x1024x1024x4", 2).early_blocks, 0);  // more blocks than multiprocessors
+  EXPECT_EQ(cut("B=16 1x256x1024x4", 1).early_blocks, 0);   // two kernels fit side by side
+}
+
+// The choice for small batches, where kernels were measured beside each other.
+TEST(CudaTable, SmallBatchesGoToTheFastest) {
+  const PretendedGpus machine({h200()});
+  const auto chosen = [](const std::string& text) {
+    return candidates(Problem::parse("f16 batch_first " + text), Device{Backend::cuda, 0})
+        .front()
+        .implementation;
+  };
+  for (const char* text :
+       {"B=64 1x1024x1024x4", "B=64 1x688x256x16", "B=64 1x512x512x8", "B=48 1x688x256x16",
+        "B=33 1x1024x1024x4", "B=20 1x1024x1024x4", "B=32 1x688x256x16", "B=16 1x2752x1024x4",
+        "B=64 1x1024x768x4", "B=64 1x1376x256x16", "B=64 3x200x512x8", "B=32 1x2752x1024x4"})
+    EXPECT_EQ(chosen(text), "held") << text;
+  for (const char* text :
+       {"B=64 1x64x64x64", "B=64 1x172x64x64", "B=64 4x128x128x32", "B=8 1x1024x1024x4", "B=64 1x512x512x4",
+        "B=64 1x256x256x16", "B=32 1x512x512x8", "B=20 1x688x256x16", "B=16 1x1024x1024x4",
+        "B=8 1x2752x1024x4", "B=64 1x688x128x16", "B=64 1x1024x512x4"})
+    EXPECT_EQ(chosen(text), "resident") << text;
+  for (const char* text :
+       {"B=1 1x64x64x64", "B=1 1x172x64x64", "B=64 64x64x64x4", "B=8 1x256x256x12", "B=1 4x1024x2752x1",
+        "B=8 4x1024x1024x1", "B=64 64x64x172x1", "B=16 64x64x64x1", "B=64 32x32x64x4", "B=64 1x256x64x16"})
+    EXPECT_EQ(chosen(text), "direct") << text;
+  for (const char* text : {"B=64 1x2752x1024x4", "B=64 1x2048x2048x2", "B=64 16x256x688x1",
+                           "B=64 4x1024x1024x1", "B=64 4x1024x2752x1", "B=64 1x2752x768x4",
+                           "B=64 8x1376x1024x1", "B=64 4x512x512x2", "B=20 64x64x1024x1"})
+    EXPECT_EQ(chosen(text), "narrow") << text;
+  EXPECT_EQ(chosen("B=64 16x256x256x1"), "stream");
+}
+
+// The smallest share of a multiprocessor's memory that holds its blocks leaves the most to the cache.
+TEST(CudaDirect, SharedMemoryIsForItsOwnBlocks) {
+  const GpuFacts facts = h200();
+  for (const char* text : {"f16 batch_first B=8 1x64x64x64", "f16 batch_first B=64 1x172x64x64",
+                           "bf16 batch_first B=64 1x1024x1024x4", "f16 batch_first B=64 256x16x16x8"}) {
+    const Problem problem = Problem::parse(text);
+    const Product p = product_of(problem);
+    const direct::Cut cut = direct::choose(problem, facts).cut;
+    const double all = static_cast<double>(facts.shared_bytes) + 1024;
+    const double one = direct::shared_layout(cut).total + 1024.0;
+    const double blocks = std::ceil(static_cast<double>(direct::blocks_of(cut, p)) / facts.multiprocessors);
+    const int percent = direct::shared_percent(cut, p, facts);
+    EXPECT_GE(percent / 100.0 * all, std::min(all, blocks * one)) << text;
+    EXPECT_LT((percent - 1) / 100.0 * all, blocks * one) << text;
+    EXPECT_LE(percent, 100) << text;
+  }
+}
+
+/// Whether eight lanes that load or store 16 bytes at the same time do so in different banks.
+bool without_conflicts(const std::array<int, 8>& places) {
+  std::set<int> banks;
+  for (const int place : places) banks.insert(place / 16 % 8);
+  return banks.size() == places.size();
+}
+
+TEST(CudaResident, NoLoadOfXHasConflicts) {
+  for (const resident::Shape& shape : resident::shapes) {
+    std::set<int> all;  // all of x is loaded, and nothing else
+    for (int warp = 0; warp < resident::warps; ++warp)
+      for (int step = 0; step < shape.steps(); ++step)
+        for (int first_lane = 0; first_lane < 32; first_lane += 8)
+          for (int at = 0; at < 4; at += 8 / shape.block_j()) {
+            std::array<int, 8> places{};
+            for (int lane = first_lane; lane < first_lane + 8; ++lane) {
+              const int term = (warp / shape.j_warps() * shape.steps() + step) * resident::step_terms +
+                               term_of(8 / shape.block_j(), lane % 4, at);
+              const int bytes = term * shape.d * 2 + warp % shape.j_warps() * 16;
+              const int place = shape.place(shape.sample_of(lane / 4), bytes);
+              places[static_cast<std::size_t>(lane - first_lane)] = place;
+              all.insert(place);
+            }
+            ASSERT_TRUE(without_conflicts(places)) << shape.d << " j, lane " << first_lane;
+          }
+    EXPECT_EQ(all.size() * 16,
+              static_cast<std::size_t>(resident::tile_samples * shape.rows() * resident::row_bytes));
+    EXPECT_LE(*all.rbegin() + 16, shape.buffer_bytes());
+  }
+}
+
+TEST(CudaResident, SumsAreSpreadOverBanks) {
+  for (const resident::Shape& shape : resident::shapes) {
+    const int fours = shape.l_warps() == 1 ? 1 : shape.unit() / 4;
+    std::set<int> all;  // every sum has a place of its own
+    for (int part = 0; part < shape.l_warps(); ++part)
+      for (int four = 0; four < fours; ++four)
+        for (int sample = 0; sample < resident::tile_samples; ++sample)
+          for (int output = 0; output < resident::tile_outputs; ++output)
+            for (int unit = 0; unit < shape.output_units(); ++unit)
+              all.insert(shape.sum_place(part, four, sample, output, unit));
+    EXPECT_EQ(all.size() * 16, static_cast<std::size_t>(shape.sum_bytes()));
+    EXPECT_EQ(*all.rbegin() + 16, shape.sum_bytes());
+    for (int first_lane = 0; first_lane < 32; first_lane += 8)
+      for (int at = 0; at < 4; ++at) {
+        std::array<int, 8> written{}, read{};
+        for (int lane = first_lane; lane < first_lane + 8; ++lane) {
+          const int sample = shape.sample_of(lane % 4 * 2 + at % 2), output = lane / 4 + at / 2 * 8;
+          const int thread = at * 64 + lane;
+          const int of_sample = resident::tile_outputs * shape.output_units();
+          const auto place = static_cast<std::size_t>(lane - first_lane);
+          written[place] = shape.sum_place(0, 0, sample, output, 0);
+          read[place] =
+              shape.sum_place(0, 0, thread / of_sample % resident::tile_samples,
+                              thread % of_sample / shape.output_units(), thread % shape.output_units());
+        }
+        EXPECT_TRUE(without_conflicts(written)) << shape.d << " j, lane " << first_lane;
+        EXPECT_TRUE(without_conflicts(read)) << shape.d << " j, lane " << first_lane;
+      }
+  }
+}
+
+TEST(CudaHeld, XAndSumsAreSpreadOverBanks) {
+  for (const held::Shape& shape : held::shapes) {
+    std::set<int> loaded;  // of a box: all of it by the warps that share it
+    for (int j_warp = 0; j_warp < shape.j_warps(); ++j_warp)
+      for (int step = 0; step < shape.box_steps(); ++step)
+        for (int at = 0; at < 8; at += 8 / shape.block_j())
+          for (int first_lane = 0; first_lane < 32; first_lane += 8) {
+            std::array<int, 8> places{};
+            for (int lane = first_lane; lane < first_lane + 8; ++lane) {
+              const int bytes = term_of(8 / shape.block_j(), lane % 4, at % 4) * shape.d * 2 + j_warp * 16;
+              const int place = shape.place(shape.sample_of(lane / 4), bytes) + step * shape.step_bytes() +
+                                at / 4 * held::Shape::eight_samples_bytes;
+              places[static_cast<std::size_t>(lane - first_lane)] = place;
+              loaded.insert(place);
+            }
+            ASSERT_TRUE(without_conflicts(places)) << shape.d << " j, lane " << first_lane;
+          }
+    EXPECT_EQ(loaded.size() * 16, static_cast<std::size_t>(held::box_bytes));
+    EXPECT_EQ(*loaded.rbegin() + 16, held::box_bytes);
+
+    for (int j_warp = 0; j_warp < shape.j_warps(); ++j_warp) {
+      std::set<int> all;  // every sum of a warp has a place of its own
+      for (int four = 0; four < shape.block_j() / 4; ++four)
+        for (int at = 0; at < 4; ++at)
+          for (int first_lane = 0; first_lane < 32; first_lane += 8) {
+            std::array<int, 8> written{};
+            for (int lane = first_lane; lane < first_lane + 8; ++lane) {
+              const int place = shape.sum_place(j_warp, four, shape.sample_of(lane / 4) + at / 2 * 8,
+                                                lane % 4 * 2 + at % 2);
+              written[static_cast<std::size_t>(lane - first_lane)] = place;
+              all.insert(place);
+            }
+            EXPECT_TRUE(without_conflicts(written)) << shape.d << " j, lane " << first_lane;
+          }
+      EXPECT_EQ(all.size(), static_cast<std::size_t>(32 * shape.block_j()));
+      EXPECT_LE(*all.rbegin() + 16, held::warp_weight_bytes);
+    }
+    const int of_sample = held::tile_outputs * shape.output_units();
+    for (int first_thread = 0; first_thread < shape.units(); first_thread += 8) {
+      std::array<int, 8> read{};
+      for (int thread = first_thread; thread < first_thread + 8; ++thread) {
+        const int unit = thread % shape.output_units(), j_warp = shape.j_warps() == 1 ? 0 : unit;
+        read[static_cast<std::size_t>(thread - first_thread)] =
+            held::slot_place(j_warp, 0) + shape.sum_place(j_warp, shape.j_warps() == 1 ? unit : 0,
+                                                          thread / of_sample,
+                                                          thread % of_sample / shape.output_units());
+      }
+      EXPECT_TRUE(without_conflicts(read)) << shape.d << " j, thread " << first_thread;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kronsparse::cuda
