@@ -45,7 +45,7 @@ __device__ inline void ask_for_first_tile(const Arguments& args, std::uint32_t b
   ptx::barrier_init_fence();
   ptx::barrier_arrive_expecting(barrier, tile_weight_bytes);
   ptx::copy_bulk(
-      base + shared_layout().weights,
+      base,
       args.weights + std::int64_t{BlockPlace::outputs_of_block(args)} * args.cut.tiles * tile_weight_bytes,
       tile_weight_bytes, barrier);
 }
@@ -59,6 +59,13 @@ class Weights {
         base_(base),
         barriers_(base + barrier_place(warp, 0)),
         warp_(warp) {}
+
+  /// Computes what is needed for every tile.
+  __device__ void settle() {
+    right_ = base_ + slot_place(warp_, 0) + lane() * 16;
+    ptx::settle(right_);
+    ptx::settle(from_);
+  }
 
   /// Before a fence and a barrier of the block.
   __device__ void init() const {
@@ -79,26 +86,33 @@ class Weights {
   __device__ void wait(int slot, int parity) const { ptx::barrier_wait(barriers_ + slot * 8, parity); }
   __device__ void wait_for_first_tile() const { ptx::barrier_wait(base_ + shared_layout().barriers, 0); }
 
-  /// Right operands of a step, of all j: multiplies left ones with them.
-  template <class T, int block_j>
-  __device__ void multiply(float (&sums)[block_j][4], const uint4 (&left)[block_j], int slot,
-                           int step) const {
-    const std::uint32_t from = base_ + slot_place(warp_, slot) + lane() * 16 + step * (block_j / 2) * 512;
+  /// The right operands of a step, of all j.
+  template <int j_pairs>
+  __device__ void load(uint4 (&right)[j_pairs], int slot, int step) const {
 #pragma unroll
-    for (int j = 0; j < block_j; j += 2) {
-      const uint4 right = ptx::load_shared_16(from + j / 2 * 512);
-      multiply_tile<T>(sums[j], left[j], right.x, right.y);
-      multiply_tile<T>(sums[j + 1], left[j + 1], right.z, right.w);
-    }
+    for (int pair = 0; pair < j_pairs; ++pair)
+      right[pair] = ptx::load_shared_16(right_ + slot_place(0, slot) + (step * j_pairs + pair) * 512);
   }
 
  private:
-  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ static int lane() { return static_cast<int>(threadIdx.x % 32); }
 
   const std::byte* from_;
   std::uint32_t base_, barriers_;
+  std::uint32_t right_ = 0;  ///< of the lane, in slot 0
   int warp_;
 };
+
+/// Multiplies left operands of all j with right ones, of two j each.
+template <class T, int block_j>
+__device__ inline void multiply(float (&sums)[block_j][4], const uint4 (&left)[block_j],
+                                const uint4 (&right)[block_j / 2]) {
+#pragma unroll
+  for (int j = 0; j < block_j; j += 2) {
+    multiply_tile<T>(sums[j], left[j], right[j / 2].x, right[j / 2].y);
+    multiply_tile<T>(sums[j + 1], left[j + 1], right[j / 2].z, right[j / 2].w);
+  }
+}
 
 /// The first blocks of a kernel ask for all blocks' weights: tile by tile, as they will be needed.
 __device__ inline void ask_for_all(const Arguments& args, const BlockPlace& place) {
@@ -119,14 +133,7 @@ class X {
 
  public:
   __device__ X(const Arguments& args, const BlockPlace& place, std::uint32_t base, int warp)
-      : args_(args), place_(place), base_(base), warp_(warp), first_warp_(warp / j_warps * j_warps) {
-    const int lane = lane_number();
-#pragma unroll
-    for (int load = 0; load < loads; ++load)
-      from_[load] = shape.place(
-          shape.sample_of(lane / 4),
-          term_of(8 / block_j, lane % 4, load * (8 / block_j)) * shape.d * 2 + warp % j_warps * 16);
-  }
+      : args_(args), place_(place), base_(base), warp_(warp), first_warp_(warp / j_warps * j_warps) {}
 
   /// By every warp, before a fence and a barrier of the block.
   __device__ void init() const {
@@ -150,10 +157,26 @@ class X {
     }
   }
 
+  /// Computes what is needed for every load.
+  __device__ void settle() {
+    const int lane = lane_number();
+#pragma unroll
+    for (int load = 0; load < loads; ++load) {
+      from_[load] = base_ + box_place(first_warp_, 0) +
+                    shape.place(shape.sample_of(lane / 4),
+                                term_of(8 / block_j, lane % 4, load * (8 / block_j)) * shape.d * 2 +
+                                    warp_ % j_warps * 16);
+      ptx::settle(from_[load]);
+    }
+  }
+
   /// Waits for a box of those that warps share.
   __device__ void wait(int box) const {
     ptx::barrier_wait(barrier_of(first_warp_ + box % j_warps, box / j_warps), 0);
   }
+  /// Whether this warp asked for it, and which slot is there later.
+  [[nodiscard]] __device__ bool asked_for(int box) const { return warp_ % j_warps == box % j_warps; }
+  [[nodiscard]] __device__ static constexpr int slot_of(int box) { return 1 + box / j_warps; }
   /// Waits for all that share the warp's x: they have read what they have waited for.
   __device__ void meet() const {
     if constexpr (j_warps == 1)
@@ -164,14 +187,13 @@ class X {
 
   /// The left operands of a step of a box.
   __device__ void load(uint4 (&left)[block_j], int box, int step) const {
-    const std::uint32_t from =
-        base_ + box_place(first_warp_ + box % j_warps, box / j_warps) + step * shape.step_bytes();
+    const int later = box_place(box % j_warps, box / j_warps) - box_place(0, 0) + step * shape.step_bytes();
     std::uint32_t words[2][loads * 4];
 #pragma unroll
     for (int load = 0; load < loads; ++load)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const uint4 v = ptx::load_shared_16(from + from_[load] + half * Shape::eight_samples_bytes);
+        const uint4 v = ptx::load_shared_16(from_[load] + later + half * Shape::eight_samples_bytes);
         words[half][4 * load] = v.x, words[half][4 * load + 1] = v.y;
         words[half][4 * load + 2] = v.z, words[half][4 * load + 3] = v.w;
       }
@@ -182,7 +204,7 @@ class X {
   }
 
  private:
-  __device__ static int lane_number() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ static int lane_number() { return static_cast<int>(threadIdx.x % 32); }
   [[nodiscard]] __device__ bool has_boxes() const { return ordinary || args_.boxes; }
   [[nodiscard]] __device__ std::uint32_t barrier_of(int warp, int box) const {
     return base_ + barrier_place(warp, slots + box);
@@ -212,8 +234,8 @@ class X {
   const Arguments& args_;
   const BlockPlace& place_;
   std::uint32_t base_;
-  int warp_, first_warp_;  ///< of those that share x, the first
-  int from_[loads];
+  int warp_, first_warp_;           ///< of those that share x, the first
+  std::uint32_t from_[loads] = {};  ///< of the lane, in the first box
 };
 
 #endif

@@ -34,7 +34,7 @@ inline constexpr int max_samples = 64;
 inline constexpr int warp_boxes = 2;
 inline constexpr int box_rows = max_elements * 2 / row_bytes / warps / warp_boxes;
 inline constexpr int box_bytes = box_rows * tile_samples * row_bytes;
-/// Of a tile, and where they go: in the place of their own, or in that of a box.
+/// Of a tile, and where they go: to a place of their own, or to that of a box.
 inline constexpr int warp_weight_bytes = max_elements * tile_outputs * 2 / warps,
                      tile_weight_bytes = warps * warp_weight_bytes;
 inline constexpr int slots = 1 + warp_boxes;
@@ -104,16 +104,14 @@ struct Cut {
   int early_blocks = 0, early_tiles = 0;
 };
 
-/// Where things lie in a block's shared memory, in bytes. x is first, [warp][box].
+/// Where things lie in a block's shared memory, in bytes. Slots are first, [slot][warp].
 struct SharedLayout {
-  int weights;   ///< the place of their own, [warp]
   int barriers;  ///< of the first tile's weights; [warp]: of each slot of later ones, of each box
   int total;
 };
 [[nodiscard]] __host__ __device__ constexpr SharedLayout shared_layout() {
   SharedLayout s{};
-  s.weights = warps * warp_boxes * box_bytes;
-  s.barriers = s.weights + tile_weight_bytes;
+  s.barriers = slots * tile_weight_bytes;
   s.total = s.barriers + 8 + warps * (slots + warp_boxes) * 8;
   return s;
 }
@@ -123,11 +121,11 @@ struct SharedLayout {
 [[nodiscard]] __host__ __device__ constexpr int barrier_place(int warp, int number) {
   return shared_layout().barriers + 8 + (warp * (slots + warp_boxes) + number) * 8;
 }
-[[nodiscard]] __host__ __device__ constexpr int box_place(int warp, int box) {
-  return (warp * warp_boxes + box) * box_bytes;
-}
 [[nodiscard]] __host__ __device__ constexpr int slot_place(int warp, int slot) {
-  return slot == 0 ? shared_layout().weights + warp * warp_weight_bytes : box_place(warp, slot - 1);
+  return slot * tile_weight_bytes + warp * warp_weight_bytes;
+}
+[[nodiscard]] __host__ __device__ constexpr int box_place(int warp, int box) {
+  return slot_place(warp, 1 + box);
 }
 
 [[nodiscard]] __host__ __device__ inline PackedPlace packed_place(const Cut& cut, std::int64_t index) {

@@ -17,11 +17,11 @@ __global__ void __launch_bounds__(held::threads, 1)
   constexpr int block_j = shape.block_j();
   const std::uint32_t base = ptx::shared_address(shared_memory);
   ask_for_first_tile(args, base);
-  const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0);
+  const int warp = static_cast<int>(__shfl_sync(0xffffffff, threadIdx.x / 32, 0) % warps);
   ptx::let_later_kernels_start();
   const BlockPlace place(args);
-  const Weights weights(args, place, base, warp);
-  const X<shape, ordinary> x(args, place, base, warp);
+  Weights weights(args, place, base, warp);
+  X<shape, ordinary> x(args, place, base, warp);
   weights.init();
   x.init();
   ptx::barrier_init_fence();
@@ -30,6 +30,8 @@ __global__ void __launch_bounds__(held::threads, 1)
   __syncthreads();  // barriers are there
   ptx::wait_for_earlier_kernels();
   x.ask();
+  x.settle();
+  weights.settle();
   const SumStore<T, shape, ordinary> store(args, place, base, warp);
 
   uint4 left[shape.steps()][block_j];
@@ -39,26 +41,38 @@ __global__ void __launch_bounds__(held::threads, 1)
   for (int tile = 0; tile < tiles; ++tile) {
     float sums[block_j][4] = {};
     if (tile == 0) {
+      // A step's weights are loaded before its x is waited for.
+      uint4 right[block_j / 2];
       weights.wait_for_first_tile();
+      weights.load(right, 0, 0);
 #pragma unroll
       for (int box = 0; box < shape.boxes(); ++box) {
+        // Weights of a later tile may come to where the box was when all that share x have read it.
+        const auto hand_over = [&] {
+          x.meet();
+          const int slot_there = x.slot_of(box);
+          if (x.asked_for(box) && slot_there < tiles) weights.ask(slot_there, slot_there);
+        };
+        const int first = box * shape.box_steps(), end = first + shape.box_steps();
         x.wait(box);
 #pragma unroll
-        for (int box_step = 0; box_step < shape.box_steps(); ++box_step) {
-          const int step = box * shape.box_steps() + box_step;
-          x.load(left[step], box, box_step);
-          weights.multiply<T>(sums, left[step], 0, step);
+        for (int step = first; step < end; ++step) x.load(left[step], box, step - first);
+        if constexpr (shape.j_warps() == 1) hand_over();
+#pragma unroll
+        for (int step = first; step < end; ++step) {
+          multiply<T>(sums, left[step], right);
+          if (step + 1 < shape.steps()) weights.load(right, 0, step + 1);
         }
-        if ((box + 1) % shape.j_warps() == 0) {
-          const int free_slot = (box + 1) / shape.j_warps();
-          x.meet();
-          if (free_slot < tiles) weights.ask(free_slot, free_slot);
-        }
+        if constexpr (shape.j_warps() > 1) hand_over();  // products are under way while others are waited for
       }
     } else {
       weights.wait(slot, parity);
 #pragma unroll
-      for (int step = 0; step < shape.steps(); ++step) weights.multiply<T>(sums, left[step], slot, step);
+      for (int step = 0; step < shape.steps(); ++step) {
+        uint4 right[block_j / 2];
+        weights.load(right, slot, step);
+        multiply<T>(sums, left[step], right);
+      }
     }
     store.put(sums, slot);
     if (tile + slots < tiles) ptx::fence_for_bulk();  // weights will come to the same place

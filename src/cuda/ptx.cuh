@@ -19,11 +19,12 @@ __device__ inline std::uint32_t block_number() {
   return number;
 }
 
-/// Computes an address here, and not where it is first used.
+/// Computes an address here, and not where it is first used, or each time.
 template <class T>
 __device__ inline void settle(T*& address) {
   asm volatile("" : "+l"(address));
 }
+__device__ inline void settle(std::uint32_t& address) { asm volatile("" : "+r"(address)); }
 
 /// Stores words that lie together at once; the compiler takes such stores apart where it finds a reason to.
 __device__ inline void store_words(void* to, const std::uint32_t (&words)[4]) {

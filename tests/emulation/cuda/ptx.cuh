@@ -46,6 +46,7 @@ inline void store_shared(std::uint32_t address, const Vector& value) {
 }
 template <class T>
 inline void settle(T*&) {}
+inline void settle(std::uint32_t&) {}
 template <std::size_t count>
 inline void store_words(void* to, const std::uint32_t (&words)[count]) {
   if (reinterpret_cast<std::uintptr_t>(to) % sizeof words != 0)
