@@ -36,6 +36,8 @@ class Device(ABC):
     """A device by its kronsparse name, as torch knows it."""
 
     uuid = ""  # of a GPU, where torch knows it
+    # How many short calls, at least, are replayed as one: what a replay costs besides is lost in them.
+    replayed_calls = 1
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -122,6 +124,7 @@ class CpuDevice(Device):
 class CudaDevice(Device):
     """A GPU by torch's number for it."""
 
+    replayed_calls = 240  # a graph starts some 3 us after the one before it
     effort = Effort(run_s=0.3e-3, total_s=15e-3, fewest=10, most=30)
 
     def __init__(self, name: str) -> None:

@@ -1,5 +1,5 @@
 """Small batches, where the weights are the traffic: many plans with weights of their own, run one
-after the other from one CUDA graph, so that each finds its weights out of the cache."""
+after the other, round after round, from one CUDA graph, so that each finds its weights out of the cache."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SmallContest:
         return checker.errors(call())
 
     def contest(self, contender: Contender, calls: Sequence[Call], right: Callable[[Errors], bool]) -> None:
-        """Checks, then times a graph of all the calls."""
+        """Checks, then times a graph of all the calls, in as many rounds as it takes."""
         ends = zip((calls[0], calls[-1]), self.checkers, strict=True)
         found = [self._answer(call, checker) for call, checker in ends]
         last: list[Tensor] = []
@@ -60,7 +60,9 @@ class SmallContest:
             last[:] = [calls[-1]()]
             return last[0]
 
-        replay = Rotation([self.device.replayable([*calls[:-1], keeping])])  # type: ignore[list-item]
+        rounds = math.ceil(self.device.replayed_calls / len(calls))
+        in_graph = [*(list(calls) * rounds)[:-1], keeping]
+        replay = Rotation([self.device.replayable(in_graph)])  # type: ignore[list-item]
 
         def replayed() -> Tensor:
             replay()
@@ -74,8 +76,8 @@ class SmallContest:
             return
         estimate = self.device.seconds_of(replay)
         repeats = max(1, math.ceil(RUN_S / estimate))
-        seconds = [self.device.seconds_of(replay, repeats) / len(calls) for _ in range(RUNS)]
-        contender.timing = Timing.of(seconds, repeats * len(calls))
+        seconds = [self.device.seconds_of(replay, repeats) / len(in_graph) for _ in range(RUNS)]
+        contender.timing = Timing.of(seconds, repeats * len(in_graph))
 
     def row(self, contender: Contender) -> Row:
         """What the results file says of a contender."""
