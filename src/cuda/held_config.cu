@@ -43,6 +43,7 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   constexpr double weights_rate = 53.8e12, x_rate = 30.9e12;      // from L2, beside all else
   constexpr double sharpness = 7.6;                               // of the largest of three
   constexpr double missing_samples = 1.4;  // of boxes that have less than half of theirs
+  constexpr double only_reader = 1.2;  // of weights: none of a later tile's are in L2 when it asks for them
 
   const double blocks = static_cast<double>(blocks_of(cut, p));
   const double waves = std::ceil(blocks / std::max(facts.multiprocessors, 1));
@@ -54,7 +55,7 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
                          1 / sharpness);
   const double seconds = longest + blocks * cut.tiles * tile_weight_bytes / weights_rate +
                          blocks * warps * warp_boxes * box_bytes / x_rate;
-  return p.batch < tile_samples / 2 ? missing_samples * seconds : seconds;
+  return seconds * (p.batch < tile_samples / 2 ? missing_samples : p.batch <= tile_samples ? only_reader : 1);
 }
 
 template <class Visitor>
