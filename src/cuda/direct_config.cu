@@ -199,6 +199,7 @@ Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weigh
           .x = nullptr,
           .y = nullptr,
           .bias = nullptr,
+          .blocks = static_cast<std::uint32_t>(blocks_of(cut, p)),
           .cut = cut,
           .batch = static_cast<int>(p.batch),
           .activation = problem.activation,

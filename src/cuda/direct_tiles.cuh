@@ -142,6 +142,7 @@ struct Arguments {
   const void* x;
   void* y;
   const void* bias;  ///< null when there is none
+  std::uint32_t blocks;  ///< that have something to do
   Cut cut;
   int batch;
   Activation activation;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/ptx.cuh"
 #include "cuda/ptx_sm90.cuh"
 
 namespace kronsparse::cuda {
@@ -17,6 +18,15 @@ __device__ inline void read_arguments(const Arguments& args, std::uint32_t unuse
 #pragma unroll
   for (std::size_t word = skipped / 4; word < sizeof(args) / 4; word += 8) all ^= words[word];
   if (threadIdx.x % 32 == 0) ptx::store_shared_4(unused, all);
+}
+
+/// Whether the block is one of those that keep a multiprocessor and do nothing (idle_blocks.hpp): it has then
+/// waited, and is to end. To be asked when it has let later kernels start.
+template <class Arguments>
+[[nodiscard]] __device__ inline bool was_idle(const Arguments& args) {
+  if (ptx::block_number() < args.blocks) return false;
+  ptx::wait_for_earlier_kernels();
+  return true;
 }
 
 }  // namespace kronsparse::cuda

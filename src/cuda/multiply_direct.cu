@@ -6,6 +6,7 @@
 #include "cuda/backend.hpp"
 #include "cuda/cut_executor.cuh"
 #include "cuda/direct_config.hpp"
+#include "cuda/idle_blocks.hpp"
 #include "cuda/tensor_core.hpp"
 
 namespace kronsparse::cuda {
@@ -39,7 +40,7 @@ struct Direct {
     return reinterpret_cast<const void*>(direct_kernel(dtype, cut.shape));
   }
   static LaunchShape launch_shape(const Cut& cut, const Product& p, const GpuFacts& facts) {
-    return {.blocks = static_cast<unsigned>(blocks_of(cut, p)),
+    return {.blocks = with_idle_blocks(blocks_of(cut, p), facts),
             .threads = cut.warps() * 32,
             .shared_bytes = static_cast<std::size_t>(shared_layout(cut).total),
             .shared_percent = shared_percent(cut, p, facts)};

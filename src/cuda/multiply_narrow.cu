@@ -5,6 +5,7 @@
 #include "core/message.hpp"
 #include "cuda/backend.hpp"
 #include "cuda/cut_executor.cuh"
+#include "cuda/idle_blocks.hpp"
 #include "cuda/narrow_config.hpp"
 #include "cuda/tensor_core.hpp"
 
@@ -37,8 +38,8 @@ struct Narrow {
   static const void* kernel(DType dtype, const Cut& cut) {
     return reinterpret_cast<const void*>(narrow_kernel(dtype, cut.shape));
   }
-  static LaunchShape launch_shape(const Cut& cut, const Product& p, const GpuFacts& /*facts*/) {
-    return {.blocks = static_cast<unsigned>(blocks_of(cut, p)),
+  static LaunchShape launch_shape(const Cut& cut, const Product& p, const GpuFacts& facts) {
+    return {.blocks = with_idle_blocks(blocks_of(cut, p), facts, cut.splits),
             .threads = cut.threads() + narrow::producer_threads,
             .shared_bytes = static_cast<std::size_t>(shared_layout(cut).total),
             .cluster_blocks = cut.splits};

@@ -256,6 +256,7 @@ struct Arguments {
   const void* x;
   void* y;
   const void* bias;  ///< null when there is none
+  std::uint32_t blocks;  ///< that have something to do
   Cut cut;
   bool boxes;   ///< tensor copies bring x, else threads do
   int swizzle;  ///< of units in a box: those bits of a sample's number

@@ -19,7 +19,10 @@ Arguments run_cut(const ProductCase& one, const Cut& cut, void (*kernel)(Argumen
                                             [&](std::int64_t index) { return packed_place(cut, index); });
   run_product(one, order, false, [&](const Operands& operands, const void* weights) {
     *arguments = with_operands(arguments_of(one.problem, cut, weights), p, operands);
-    return Launch{static_cast<int>(blocks), threads, shared_layout(cut).total,
+    // Two clusters more where they idle: they have no place in the product.
+    std::int64_t launched = blocks;
+    if constexpr (requires { arguments->blocks; }) launched += 2 * std::int64_t{cluster_blocks};
+    return Launch{static_cast<int>(launched), threads, shared_layout(cut).total,
                   [arguments, kernel] { kernel(*arguments); }, cluster_blocks};
   });
   return *arguments;

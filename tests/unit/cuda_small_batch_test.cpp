@@ -7,6 +7,7 @@
 
 #include "cuda/direct_config.hpp"
 #include "cuda/held_config.hpp"
+#include "cuda/idle_blocks.hpp"
 #include "cuda/resident_config.hpp"
 #include "pretended_gpu.hpp"
 
@@ -105,6 +106,26 @@ TEST(CudaHeld, FirstBlocksAskWhereTheyBeginEarly) {
   EXPECT_EQ(cut("B=16 1x2752x1024x4", 4).early_tiles, 1);   // 22 MB in all
   EXPECT_EQ(cut("B=64 1x1024x1024x4", 2).early_blocks, 0);  // more blocks than multiprocessors
   EXPECT_EQ(cut("B=16 1x256x1024x4", 1).early_blocks, 0);   // two kernels fit side by side
+}
+
+// Of 132 multiprocessors.
+TEST(CudaIdleBlocks, KernelsBesideEachOtherLeaveNoneFree) {
+  const GpuFacts facts = h200();
+  ASSERT_EQ(facts.multiprocessors, 132);
+  EXPECT_EQ(with_idle_blocks(64, facts), 66);
+  EXPECT_EQ(with_idle_blocks(43, facts), 44);
+  EXPECT_EQ(with_idle_blocks(32, facts), 33);
+  EXPECT_EQ(with_idle_blocks(50, facts, 2), 66);
+  EXPECT_EQ(with_idle_blocks(60, facts, 4), 64);  // 66 are no whole clusters
+  EXPECT_EQ(with_idle_blocks(40, facts, 8), 40);
+  for (const unsigned all : {0U, 1U, 66U, 67U, 128U, 132U, 133U, 100000U})
+    EXPECT_EQ(with_idle_blocks(all, facts), all);
+  for (std::int64_t blocks = 1; blocks <= 140; ++blocks) {
+    const std::int64_t launched = with_idle_blocks(blocks, facts);
+    EXPECT_GE(launched, blocks);
+    EXPECT_EQ(facts.multiprocessors / launched, facts.multiprocessors / blocks) << blocks;
+  }
+  EXPECT_EQ(with_idle_blocks(64, GpuFacts{}), 64U);
 }
 
 // The choice for small batches, where kernels were measured beside each other.
