@@ -142,7 +142,6 @@ struct Arguments {
   const void* x;
   void* y;
   const void* bias;  ///< null when there is none
-  std::uint32_t blocks;  ///< that have something to do
   Cut cut;
   int batch;
   Activation activation;
@@ -150,6 +149,7 @@ struct Arguments {
   int b, c, d;
   int x_sample;
   std::int64_t y_sample;
+  std::uint32_t blocks;  ///< that have something to do
   Divisor row_blocks, blocks_of_samples, j_groups, sample_warps, l_warps;
 };
 

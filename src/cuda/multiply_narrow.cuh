@@ -147,8 +147,8 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
   const int threads = cut.threads();
   const bool brings_weights = warp == cut.warpgroups * 4;
   ptx::let_later_kernels_start();
-  if (was_idle(args)) return;
   const BlockPlace place(args);
+  if (was_idle(args)) return;
   if (brings_weights) {
     stages.init(cut, args.boxes);
     ptx::barrier_signal(barriers_are_there, threads + producer_threads);

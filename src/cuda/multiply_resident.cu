@@ -5,7 +5,6 @@
 #include "core/message.hpp"
 #include "cuda/backend.hpp"
 #include "cuda/cut_executor.cuh"
-#include "cuda/idle_blocks.hpp"
 #include "cuda/resident_config.hpp"
 #include "cuda/tensor_core.hpp"
 
@@ -38,13 +37,10 @@ struct Resident {
   static const void* kernel(DType dtype, const Cut& cut) {
     return reinterpret_cast<const void*>(resident_kernel(dtype, cut.shape));
   }
-  static LaunchShape launch_shape(const Cut& cut, const Product& p, const GpuFacts& facts) {
-    // Blocks that share weights are better off side by side.
-    const std::int64_t blocks = blocks_of(cut, p);
-    return {
-        .blocks = cut.sample_blocks == 1 ? with_idle_blocks(blocks, facts) : static_cast<unsigned>(blocks),
-        .threads = resident::threads,
-        .shared_bytes = static_cast<std::size_t>(shared_layout(cut).total)};
+  static LaunchShape launch_shape(const Cut& cut, const Product& p, const GpuFacts& /*facts*/) {
+    return {.blocks = static_cast<unsigned>(blocks_of(cut, p)),
+            .threads = resident::threads,
+            .shared_bytes = static_cast<std::size_t>(shared_layout(cut).total)};
   }
 };
 

@@ -198,7 +198,6 @@ Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weigh
           .x = nullptr,
           .y = nullptr,
           .bias = nullptr,
-          .blocks = static_cast<std::uint32_t>(blocks_of(cut, p)),
           .cut = cut,
           .boxes = false,
           .swizzle = cut.j_groups == 1         ? 7
@@ -214,6 +213,7 @@ Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weigh
           // Neighbours in y: all features, or 8 or 16 j of each output.
           .y_vectors = (cut.j_groups > 1 || p.b * p.d % 4 == 0) && (p.batch == 1 || p.y_sample % 4 == 0),
           .y_direct = problem.activation == Activation::none && fits_lanes(p, cut.shape),
+          .blocks = static_cast<std::uint32_t>(blocks_of(cut, p)),
           .splits = Divisor(static_cast<std::uint32_t>(cut.splits)),
           .k_blocks = Divisor(static_cast<std::uint32_t>(cut.k_blocks)),
           .j_groups = Divisor(static_cast<std::uint32_t>(cut.j_groups)),

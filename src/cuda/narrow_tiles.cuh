@@ -256,7 +256,6 @@ struct Arguments {
   const void* x;
   void* y;
   const void* bias;  ///< null when there is none
-  std::uint32_t blocks;  ///< that have something to do
   Cut cut;
   bool boxes;   ///< tensor copies bring x, else threads do
   int swizzle;  ///< of units in a box: those bits of a sample's number
@@ -266,6 +265,7 @@ struct Arguments {
   std::int64_t x_sample, y_sample;
   bool y_vectors;  ///< 4 neighbouring features are stored at once
   bool y_direct;   ///< where two blocks split l: lanes round sums and store them as they have them
+  std::uint32_t blocks;  ///< that have something to do
   Divisor splits, k_blocks, j_groups;
   Lending lending;
 };

@@ -83,7 +83,6 @@ Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weigh
           .x = nullptr,
           .y = nullptr,
           .bias = nullptr,
-          .blocks = static_cast<std::uint32_t>(blocks_of(cut, p)),
           .cut = cut,
           .boxes = false,
           .y_vectors = p.batch == 1 || p.y_sample % cut.shape.unit() == 0,

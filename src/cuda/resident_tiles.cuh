@@ -174,7 +174,6 @@ struct Arguments {
   const void* x;
   void* y;
   const void* bias;  ///< null when there is none
-  std::uint32_t blocks;  ///< that have something to do
   Cut cut;
   bool boxes;      ///< the copy engine takes x; else threads copy it
   bool y_vectors;  ///< whether y is aligned: else elements are stored
