@@ -78,7 +78,8 @@ struct Shape {
     return tile_samples * tile_outputs * output_units();
   }
   /// Where four sums of a warp lie, neighbouring j of one output, in the place of its weights; in an order
-  /// that spreads those which are written or read together over the banks.
+  /// that spreads those which are written or read together over the banks. 8 samples further, and for d = 16
+  /// some fours further, is as far from everywhere: held_store.cuh adds it to addresses.
   [[nodiscard]] __host__ __device__ constexpr int sum_place(int j_warp, int four, int sample,
                                                             int output) const {
     const int other_sample = d <= 8 ? sample / 4 % 2 : sample % 2;

@@ -264,8 +264,12 @@ TEST(CudaHeld, XAndSumsAreSpreadOverBanks) {
           for (int first_lane = 0; first_lane < 32; first_lane += 8) {
             std::array<int, 8> written{};
             for (int lane = first_lane; lane < first_lane + 8; ++lane) {
-              const int place = shape.sum_place(j_warp, four, shape.sample_of(lane / 4) + at / 2 * 8,
-                                                lane % 4 * 2 + at % 2);
+              const int sample = shape.sample_of(lane / 4), output = lane % 4 * 2 + at % 2;
+              const int place = shape.sum_place(j_warp, four, sample + at / 2 * 8, output);
+              // Addresses are computed once, what is further on is added.
+              const int computed = shape.sum_place(j_warp, shape.d == 16 ? 0 : four, sample, output);
+              const int further = shape.sum_place(0, shape.d == 16 ? four : 0, at / 2 * 8, 0);
+              ASSERT_EQ(place, computed + further);
               written[static_cast<std::size_t>(lane - first_lane)] = place;
               all.insert(place);
             }
