@@ -263,8 +263,8 @@ struct Arguments {
   Activation activation;
   std::int64_t b, c, d;
   std::int64_t x_sample, y_sample;
-  bool y_vectors;  ///< 4 neighbouring features are stored at once
-  bool y_direct;   ///< where two blocks split l: lanes round sums and store them as they have them
+  bool y_vectors;        ///< 4 neighbouring features are stored at once
+  bool y_direct;         ///< where two blocks split l: lanes round sums and store them as they have them
   std::uint32_t blocks;  ///< that have something to do
   Divisor splits, k_blocks, j_groups;
   Lending lending;
