@@ -8,7 +8,7 @@ CXX_SOURCES = $(shell find include src cli bindings tests -name '*.[ch]pp' -o -n
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build test test-dev test-sanitize build-dev build-sanitize build-without-python need-python bench \
-        cross fuzz lint format clean
+        bench-gpu cross fuzz lint format clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -44,6 +44,9 @@ test-dev test-sanitize: test-%: build-%
 bench: build need-python  ## the CPU backend against PyTorch on 24 patterns (prepares .venv if torch is missing)
 	python=.venv/bin/python3; [[ -x $$python ]] || python=python3; \
 	  PYTHONPATH=python $$python -W ignore::RuntimeWarning -m kronsparse.bench run --suite cpu-targets --device cpu
+
+bench-gpu: build  ## the CUDA backend against PyTorch, all its targets: 64 patterns in every dtype, then small batches
+	tools/bench-gpu $(RESULTS)
 
 need-python:
 	@tools/bootstrap python

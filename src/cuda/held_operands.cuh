@@ -60,7 +60,7 @@ class Weights {
         barriers_(base + barrier_place(warp, 0)),
         warp_(warp) {}
 
-  /// Computes what is needed for every tile.
+  /// Computes what is needed for every tile; not before the first copies have been asked for.
   __device__ void settle() {
     right_ = base_ + slot_place(warp_, 0) + lane() * 16;
     ptx::settle(right_);
@@ -157,7 +157,7 @@ class X {
     }
   }
 
-  /// Computes what is needed for every load.
+  /// Computes what is needed for every load, while x is on its way.
   __device__ void settle() {
     const int lane = lane_number();
 #pragma unroll

@@ -88,6 +88,19 @@ def make_plan(
     return library.plan(problem, values.data_ptr(), implementation, device.name)
 
 
+def judged_beside_torch(
+    problem: Problem, mode: str, device: Device, checker: Checker
+) -> tuple[Errors, Callable[[Errors], bool]]:
+    """PyTorch's own errors, and who says whether ours, in this mode, are small enough beside them."""
+    with tf32_allowed(mode == "tf32"):
+        of_torch = checker.errors_of_torch()
+    precision = "tf32" if mode == "tf32" else problem.dtype
+    # On a CPU, and in this mode, sums are made term by term.
+    plain = mode == "ieee" or isinstance(device, CpuDevice)
+    terms = problem.pattern.c if plain else 1
+    return of_torch, lambda mine: is_right(mine, of_torch, precision, terms)
+
+
 @dataclass
 class Table:
     """What every contest of a run needs."""
@@ -175,20 +188,14 @@ class Contest:
         table, text = self.table, self.problem.text(mode)
         contender = Contender(OURS, OURS, mode)
         self.contenders.append(contender)
-        precision = "tf32" if mode == "tf32" else self.problem.dtype
-        # On a CPU, and in this mode, sums are made term by term.
-        plain = mode == "ieee" or isinstance(table.device, CpuDevice)
         try:
             plan = self._plans.enter_context(
                 make_plan(table.c_api, table.device, text, self.values, table.implementation)
             )
             contender.implementation = plan.implementation
             contender.predicted_s = table.c_api.predict(text, table.implementation, table.device.name)
-            with tf32_allowed(mode == "tf32"):
-                of_torch = self.checker.errors_of_torch()
-            terms = self.problem.pattern.c if plain else 1
-            calls = [self._bound(plan, x, y) for x, y in self.operands]
-            self._admit(contender, calls, lambda mine: is_right(mine, of_torch, precision, terms))
+            _, right = judged_beside_torch(self.problem, mode, table.device, self.checker)
+            self._admit(contender, [self._bound(plan, x, y) for x, y in self.operands], right)
         except KronsparseError as error:
             contender.drop("unavailable", first_line(error))
 

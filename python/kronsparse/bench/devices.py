@@ -124,7 +124,7 @@ class CpuDevice(Device):
 class CudaDevice(Device):
     """A GPU by torch's number for it."""
 
-    replayed_calls = 240  # a graph starts some 3 us after the one before it
+    replayed_calls = 240  # a graph starts up to 3 us after the one before it
     effort = Effort(run_s=0.3e-3, total_s=15e-3, fewest=10, most=30)
 
     def __init__(self, name: str) -> None:
