@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 import torch
 from bench_helpers import CEILINGS, FakeNvml, pretend_gpu, shorten_windows
-from kronsparse.bench.answers import Checker, Errors, is_right, is_sound
+from kronsparse.bench.answers import TORCH_DTYPES, Checker, Errors, is_right, is_sound
 from kronsparse.bench.arena import Arena, draw_values
 from kronsparse.bench.c_api import Library, find_library
 from kronsparse.bench.ceilings import Ceilings, Probe
@@ -121,6 +121,16 @@ def test_wrong(checked, spoil):
     spoil(y)
     errors = checker.errors(y)
     assert not is_right(errors, allowed, "f32") and not is_sound(errors, PROBLEM)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "complex128"])
+def test_doubles_are_held_against_more_than_doubles(dtype):
+    """1 + 2^-60: double loses the second, and with it the difference to what it should be."""
+    problem = Problem(dtype, "batch_last", Pattern(1, 1, 2, 1), 3)
+    values = torch.tensor([1.0, 2.0**-60], dtype=TORCH_DTYPES[dtype]).reshape(1, 1, 2, 1)
+    x = torch.ones(problem.shapes[0], dtype=values.dtype)
+    errors = Checker(problem, x, values).errors(torch.ones(problem.shapes[1], dtype=values.dtype))
+    assert errors.norm == pytest.approx(2.0**-60) and errors.finite
 
 
 def test_less_exact_than_the_library():

@@ -346,11 +346,16 @@ def test_accuracy(monkeypatch, capsys):
     monkeypatch.setattr(accuracy, "BATCHES", (7,))
     assert main(["accuracy", "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
-    for precision in ("f32 fp32", "f32 ieee", "f32 tf32", "f16", "bf16"):
+    for precision in ("f32 fp32", "f32 ieee", "f32 tf32", "f16", "bf16", "f64", "complex64", "complex128"):
         for data in ("normal", "positive"):
             for terms in (64, 300):
                 assert f"| {precision} | {data} | {terms} | " in printed
     assert printed.endswith("All within the bound.\n")
+
+
+@pytest.mark.gpu
+def test_accuracy_on_a_gpu():
+    assert main(["accuracy", "--device", "cuda:0"]) == 0
 
 
 def test_accuracy_shows_what_nobody_wrote(monkeypatch, capsys):

@@ -1,34 +1,35 @@
-"""How far ours is from float64, beside PyTorch's own product in the same dtype: for sums of up to 4096 terms,
-of normal data and of data of one sign, where sums that truncate show.
+"""How far ours is from float64 (f64 and complex128: from long double), beside PyTorch's own product in the
+same dtype: for sums of up to 4096 terms, of normal data and of one sign, where sums that truncate show.
 
 Prints a table of the largest errors in norm, and exits with 1 where ours is off by more than twice what
 PyTorch is (or one rounding, times the root of the terms where they are added one by one).
 
   kronsparse-bench accuracy
-  kronsparse-bench accuracy --device cpu --dtypes f32 --modes fp32,ieee
+  kronsparse-bench accuracy --device cpu --dtypes f32,f64 --modes fp32,ieee
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from kronsparse.bench import machine
 from kronsparse.bench.answers import TORCH_DTYPES, Checker
-from kronsparse.bench.arena import draw_values
 from kronsparse.bench.c_api import Library, find_library
 from kronsparse.bench.ceilings import tf32_allowed
 from kronsparse.bench.contest import judged_beside_torch, make_plan
 from kronsparse.bench.devices import Device, open_device
 from kronsparse.bench.options import words
-from kronsparse.bench.problems import DTYPES, MODES, Problem
+from kronsparse.bench.problems import MODES, Problem
 from kronsparse.chains import Pattern
 from kronsparse.checks import LAYOUTS
 
+DTYPES = tuple(TORCH_DTYPES)
 TERMS = (64, 256, 1024, 4096)
 DATA = ("normal", "positive")
 # Of many samples and of few, which are other kernels'; of neighbouring j and without.
@@ -40,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of `accuracy`."""
     add = parser.add_argument
     add("--device", help="cuda:N or cpu (default: the GPU if there is one)")
-    add("--dtypes", type=words(DTYPES), default=list(DTYPES), metavar="LIST", help="default f32,f16,bf16")
+    add("--dtypes", type=words(DTYPES), default=list(DTYPES), metavar="LIST", help="default all")
     add("--modes", type=words(MODES), default=list(MODES), metavar="LIST", help="of f32; default all")
     add("--library", dest="shared_library", metavar="PATH", help="libkronsparse, as for `run`")
 
@@ -63,15 +64,23 @@ def problems_of(dtype: str, terms: int) -> Iterator[Problem]:
                 yield Problem(dtype, layout, Pattern(a, b, terms, d), batch)
 
 
+def drawn(shape: Sequence[int], dtype: str, device: Device, data: str) -> Tensor:
+    """Normal numbers, or their absolute values; of complex ones, of both parts."""
+    exact = torch.complex128 if TORCH_DTYPES[dtype].is_complex else torch.float64
+    numbers = torch.randn(*shape, dtype=exact, device=device.torch)
+    if data == "positive":
+        (torch.view_as_real(numbers) if exact.is_complex else numbers).abs_()
+    return numbers
+
+
 def measure(device: Device, library: Library, problem: Problem, mode: str, data: str, line: Line) -> None:
     """Takes one product into account."""
     torch.manual_seed(1)
     x_shape, y_shape = problem.shapes
-    values, x = draw_values(problem, device), torch.randn(x_shape, device=device.torch)
-    if data == "positive":
-        values, x = values.abs(), x.abs()
-    x = x.to(TORCH_DTYPES[problem.dtype])
-    y = torch.full(y_shape, math.nan, device=device.torch, dtype=x.dtype)
+    dtype = TORCH_DTYPES[problem.dtype]
+    values = drawn(problem.pattern, problem.dtype, device, data).div_(math.sqrt(problem.pattern.c)).to(dtype)
+    x = drawn(x_shape, problem.dtype, device, data).to(dtype)
+    y = torch.full(y_shape, math.nan, device=device.torch, dtype=dtype)
     checker = Checker(problem, x, values)
     with make_plan(library, device, problem.text(mode), values, None) as plan:
         plan.run(x.data_ptr(), y.data_ptr(), device.stream())
@@ -90,7 +99,7 @@ def main(options: argparse.Namespace) -> int:
     """Prints the table; 1 where anything is beyond its bound."""
     device = open_device(options.device or machine.default_device())
     library = Library(find_library(options.shared_library))
-    print(f"# Errors in norm against float64, {device.describe().get('gpu', device.name)}\n")
+    print(f"# Errors in norm, {device.describe().get('gpu', device.name)}\n")
     print("| | data | terms | ours | PyTorch | ours / PyTorch | kernels |\n|---|---|---|---|---|---|---|")
     wrong = []
     for dtype in options.dtypes:

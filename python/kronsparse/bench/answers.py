@@ -5,14 +5,30 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from kronsparse.bench.problems import Problem
 
-TORCH_DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+TORCH_DTYPES = {
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "f64": torch.float64,
+    "complex64": torch.complex64,
+    "complex128": torch.complex128,
+}
 # Half of the distance from 1 to the next number: the relative error of one rounding.
-ROUNDING = {"f32": 2.0**-24, "tf32": 2.0**-11, "f16": 2.0**-11, "bf16": 2.0**-8}
+ROUNDING = {
+    "f32": 2.0**-24,
+    "tf32": 2.0**-11,
+    "f16": 2.0**-11,
+    "bf16": 2.0**-8,
+    "f64": 2.0**-53,
+    "complex64": 2.0**-24,
+    "complex128": 2.0**-53,
+}
 SAMPLES_CHECKED = 64
 # The library gets this many samples at once when its error is asked for: with as few as are
 # checked it would split its sums, and be more exact than it is on a batch.
@@ -52,6 +68,15 @@ def is_sound(theirs: Errors, problem: Problem) -> bool:
     return theirs.finite and theirs.worst <= (problem.pattern.c + 5) * ROUNDING["f32"] + half
 
 
+def wider_product(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """left @ right of doubles in NumPy's long double: its double, and what that leaves over."""
+    wide = np.clongdouble if left.is_complex() else np.longdouble
+    product = left.cpu().numpy().astype(wide) @ right.cpu().numpy().astype(wide)
+    rounded = torch.from_numpy(product.astype(left.cpu().numpy().dtype))
+    rest = torch.from_numpy((product - rounded.numpy()).astype(rounded.numpy().dtype))
+    return rounded.to(left.device), rest.to(left.device)
+
+
 class Checker:
     """Compares answers with float64 on some samples, and looks for elements nobody wrote."""
 
@@ -62,9 +87,12 @@ class Checker:
         others = torch.randint(self._batch, (min(SAMPLES_CHECKED, self._batch),))
         self._samples = torch.cat([ends, others]).to(x.device)
         self._x, self._values = x, values
-        rows = self._separated(self._sampled(x, self._samples).double())
-        blocks = values.double().permute(0, 3, 2, 1)  # (a, d, c, b)
-        self._expected = self._joined(rows @ blocks)
+        self._wide = torch.complex128 if x.dtype.is_complex else torch.float64
+        rows = self._separated(self._sampled(x, self._samples).to(self._wide))
+        blocks = values.to(self._wide).permute(0, 3, 2, 1)  # (a, d, c, b)
+        product, rest = wider_product(rows, blocks) if x.dtype == self._wide else (rows @ blocks, None)
+        self._expected = self._joined(product)
+        self._rest = self._joined(rest) if rest is not None else 0.0
         self._scale = self._joined(rows.abs() @ blocks.abs())
 
     def _sampled(self, matrix: Tensor, samples: Tensor) -> Tensor:
@@ -78,13 +106,13 @@ class Checker:
         return product.permute(2, 0, 3, 1).reshape(product.shape[2], -1)
 
     def _errors(self, answer: Tensor, finite: bool) -> Errors:
-        difference = answer.double() - self._expected
+        difference = answer.to(self._wide) - self._expected - self._rest
         norm = float(difference.norm() / self._expected.norm())
         return Errors(norm, float((difference.abs() / self._scale).max()), finite)
 
     def errors(self, y: Tensor) -> Errors:
         """Of an answer, shaped like y."""
-        finite = bool(torch.isfinite(y.sum(dtype=torch.float32)))
+        finite = bool(torch.isfinite(y.sum(dtype=y.dtype if y.dtype.is_complex else torch.float32)))
         return self._errors(self._sampled(y, self._samples), finite)
 
     def errors_of_torch(self) -> Errors:

@@ -12,7 +12,7 @@ import torch
 
 from kronsparse.bench.answers import TORCH_DTYPES
 from kronsparse.bench.devices import CpuDevice, Device
-from kronsparse.bench.problems import Problem
+from kronsparse.bench.problems import DTYPES, Problem
 
 # Large enough for the full rates: of a GPU, of a few CPU cores.
 _GPU_SIZES = 8192, 1 << 30
@@ -60,7 +60,7 @@ class Ceilings:
         copy_s = best(_copy(device, copied))
         gemm_flops = {}
         # A CPU computes halves in f32: every dtype is held against the rate of f32.
-        for name in ["f32"] if on_cpu else [*TORCH_DTYPES, "tf32"]:
+        for name in ["f32"] if on_cpu else [*DTYPES, "tf32"]:
             dtype = TORCH_DTYPES.get(name, torch.float32)
             with tf32_allowed(name == "tf32"):
                 multiply_s = best(_product(device, dtype, size))

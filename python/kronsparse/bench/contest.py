@@ -19,7 +19,7 @@ from kronsparse.bench.arena import Arena, draw_values
 from kronsparse.bench.c_api import KronsparseError, Library, Plan
 from kronsparse.bench.ceilings import Ceilings, Probe, tf32_allowed
 from kronsparse.bench.devices import CpuDevice, Device, Rotation
-from kronsparse.bench.problems import Problem
+from kronsparse.bench.problems import DTYPES, Problem
 from kronsparse.bench.results import OURS, Row
 from kronsparse.bench.spellings import Product, Spelling, spellings_for
 from kronsparse.bench.timing import Effort, Timing, interleaved, ratio_by_turns
@@ -95,9 +95,9 @@ def judged_beside_torch(
     with tf32_allowed(mode == "tf32"):
         of_torch = checker.errors_of_torch()
     precision = "tf32" if mode == "tf32" else problem.dtype
-    # On a CPU, and in this mode, sums are made term by term.
-    plain = mode == "ieee" or isinstance(device, CpuDevice)
-    terms = problem.pattern.c if plain else 1
+    # On a CPU, and where tensor cores have no part, sums are made term by term.
+    plain = mode == "ieee" or problem.dtype not in DTYPES or isinstance(device, CpuDevice)
+    terms = problem.pattern.c * (2 if "complex" in problem.dtype else 1) if plain else 1
     return of_torch, lambda mine: is_right(mine, of_torch, precision, terms)
 
 
