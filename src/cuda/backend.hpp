@@ -12,6 +12,7 @@ namespace kronsparse::cuda {
 [[nodiscard]] Implementation held_implementation();            ///< multiply_held.cu
 [[nodiscard]] Implementation narrow_implementation();          ///< multiply_narrow.cu
 [[nodiscard]] Implementation resident_implementation();        ///< multiply_resident.cu
+[[nodiscard]] Implementation staged_implementation();          ///< multiply_staged.cu
 [[nodiscard]] Implementation stream_implementation();          ///< multiply_stream.cu
 [[nodiscard]] Implementation skinny_implementation();          ///< multiply_skinny.cu
 [[nodiscard]] Implementation simt_implementation();            ///< multiply_simt.cu

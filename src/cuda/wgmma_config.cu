@@ -201,6 +201,18 @@ WgmmaArguments wgmma_arguments(const Problem& problem, const WgmmaConfig& config
           .activation = problem.activation};
 }
 
+namespace {
+
+/// Rows of j longer than a run cost a look-up in the first cache for each run, and collide there where d is a
+/// multiple of 32; runs of half a sector cost more.
+double share_of_runs(std::int64_t d) {
+  if (d % 32 == 0) return 1.7;
+  if (d > 16 && d % 16 == 8) return 2.2;
+  return d == 16 ? 0.8 : 1.0;
+}
+
+}  // namespace
+
 double wgmma_seconds(const Problem& problem, const WgmmaConfig& config, const GpuFacts& gpu) {
   // Seconds are a sum, because the parts overlap only in part: something fixed,
   // something per tile of a block (the epilogue), and shares of the times that
@@ -236,6 +248,7 @@ double wgmma_seconds(const Problem& problem, const WgmmaConfig& config, const Gp
   // Pairs of j that a row of an odd d splits are copied element by element.
   const bool elementwise = config.shape.form == XForm::planes && half && p.d % 2 == 1;
   if (elementwise) l2 *= 12;
+  if (half && first && rounds > 1) l2 *= share_of_runs(p.d);
   const double products = config.arithmetic == Arithmetic::tf32x3 ? 3 : 1;
   const double rate = half ? 2048 : 1024;  // multiply-adds per clock and multiprocessor
   const double tensor =

@@ -41,6 +41,10 @@ template <class T>
 T __ldcs(const T* address) {
   return *address;
 }
+template <class T>
+void __stcs(T* address, const T& value) {
+  *address = value;
+}
 /// Only for what all lanes have alike.
 template <class T>
 T __shfl_sync(unsigned /*lanes*/, T value, int /*from*/) {

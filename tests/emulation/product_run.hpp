@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "block.hpp"
 #include "cuda/packed_weights.cuh"
@@ -20,7 +21,8 @@ struct ProductCase {
   int g_offset = 0;         ///< alike, for a gradient
   int y_offset = 0;         ///< alike
   int multiprocessors = 3;  ///< few, so that a block computes several tiles
-  bool infinite = false;    ///< one x is an infinity
+  std::size_t l2_bytes = std::size_t{50} << 20;
+  bool infinite = false;  ///< one x is an infinity
   Timing timing = Timing::late;
 
   [[nodiscard]] std::string text() const;
@@ -52,5 +54,10 @@ struct PackedOrder {
 /// what the kernel did that a GPU would not allow. `split`: floats are two TF32 numbers.
 void run_product(const ProductCase& one, const PackedOrder& order, bool split,
                  const std::function<Launch(const Operands&, const void*)>& launch_of);
+
+/// The same for several launches, one after the other, which may read y as well. They compute the first
+/// `samples` samples; what they leave in the others' rows is no matter.
+void run_steps(const ProductCase& one, const PackedOrder& order, std::int64_t samples,
+               const std::function<std::vector<Launch>(const Operands&, const void*)>& launches_of);
 
 }  // namespace kronsparse::emulation

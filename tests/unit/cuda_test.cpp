@@ -187,6 +187,35 @@ TEST(CudaTable, TensorCopiesNeedRowsOfWholeUnits) {
   expect_mentions(gemm("gradient f16 batch_last B=64 1x16x16x4"), "gradient");
 }
 
+TEST(CudaTable, StagedChunksNeedRoomInY) {
+  const PretendedGpus machine({h200()});
+  const auto staged = [](const std::string& text) { return refusal("staged", text); };
+  EXPECT_EQ(staged("f16 batch_first B=1000 3x16x24x6 +bias +gelu"), "");
+  EXPECT_EQ(staged("transposed bf16 batch_first B=1000 1x24x16x256 rows_stride=7000"), "");
+  expect_mentions(staged("f16 batch_first B=1000 3x16x24x6 rows_stride=289"), "without gaps");
+  expect_mentions(staged("transposed f16 batch_first B=1000 3x16x24x6 cols_stride=440"), "without gaps");
+  expect_mentions(staged("f16 batch_first B=200 3x16x24x6"), "200 are too few");
+  expect_mentions(staged("f16 batch_first B=0 3x16x24x6"), "0 are too few");
+  expect_mentions(staged("f16 batch_first B=1000 3x16x24x5"), "even d up to 256");
+  expect_mentions(staged("f16 batch_first B=1000 3x16x24x258"), "even d up to 256");
+  expect_mentions(staged("f16 batch_last B=1000 3x16x24x6"), "batch_first");
+  expect_mentions(staged("f16 batch_first B=1000 3x20x24x6"), "multiples of 8, not 20 and 24");
+  expect_mentions(staged("f32 batch_first B=1000 3x16x24x6"), "half types");
+  expect_mentions(staged("gradient f16 batch_first B=1000 3x16x24x6"), "gradient");
+}
+
+TEST(CudaTable, LargeBlocksOfManyProductsAreStaged) {
+  const PretendedGpus machine({h200()});
+  const auto chosen = [](const std::string& text) {
+    return candidates(Problem::parse("f16 batch_first B=25088 " + text), first_gpu).front().implementation;
+  };
+  for (const char* pattern :
+       {"1x1024x1024x32", "3x768x768x16", "1x384x384x64", "1x256x256x96", "1x512x128x128"})
+    EXPECT_EQ(chosen(pattern), "staged") << pattern;
+  for (const char* pattern : {"8x256x256x16", "1x96x96x64", "12x1024x1024x4", "1x192x192x32", "1x64x64x64"})
+    EXPECT_EQ(chosen(pattern), "wgmma") << pattern;
+}
+
 // tools/gpu-sanitize stops at a problem that its implementation does not accept.
 TEST(CudaTable, EveryKernelGoesThroughComputeSanitizer) {
   const PretendedGpus machine({h200()});

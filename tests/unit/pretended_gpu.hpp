@@ -34,7 +34,7 @@ inline std::string refusal(const char* implementation, const std::string& text) 
 }
 
 inline void expect_mentions(const std::string& refusal, const char* part) {
-  EXPECT_NE(refusal.find(part), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find(part), std::string::npos) << "'" << refusal << "' lacks " << part;
 }
 
 }  // namespace kronsparse::cuda
