@@ -16,7 +16,7 @@ namespace kronsparse {
 
 /// Pointers of one run, in the memory of the plan's device. Any element-aligned
 /// address will do. y must not overlap the others; x and y may be disjoint column
-/// windows of one buffer when both have the same row stride.
+/// windows of one buffer when both have the same row stride. Until a run is done, y may hold anything.
 struct Operands {
   const void* x = nullptr;
   void* y = nullptr;
