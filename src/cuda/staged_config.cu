@@ -15,9 +15,9 @@ constexpr double l2_share = 0.7;
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-/// A chunk: two launches, x and y through L2 three times, the products, and the weights. Fitted to 113 kinds of
-/// chunks of 17 patterns on an H200 (results/h200-staged-chunks.txt); nine of ten come out within 0.83 and 1.09
-/// of this.
+/// A chunk: two launches, x and y through L2 three times, the products, and the weights. Fitted to 113 kinds
+/// of chunks of 17 patterns on an H200 (results/h200-staged-chunks.txt); nine of ten come out within 0.83
+/// and 1.09 of this.
 double chunk_seconds(const Problem& part, const GpuFacts& gpu) {
   constexpr double launches = 3.4e-6;
   constexpr double memory_share = 2.8;
