@@ -52,14 +52,17 @@ StagedLevel choose_level(const Problem& problem, std::int64_t first, std::int64_
   const std::int64_t row_bytes = p.a * p.b * p.d * element_bytes;
   StagedLevel best;
   double best_seconds = std::numeric_limits<double>::infinity();
-  for (std::int64_t blocks_i = 1; blocks_i <= p.a; ++blocks_i) {
+  const auto fits = [&](const StagedLevel& level) {
+    return real(staged_scratch(problem, level).bytes) <= l2_share * static_cast<double>(gpu.l2_bytes);
+  };
+  for (std::int64_t blocks_i = 1; blocks_i <= p.a && fits({.chunk = unit, .blocks_i = blocks_i});
+       ++blocks_i) {
     if (p.a % blocks_i != 0) continue;
     // Steps of an eighth, in whole tiles: a tile more or less decides how many rounds there are.
     for (std::int64_t chunk = unit; chunk < left; chunk += std::max(unit, chunk / 8 / unit * unit)) {
-      StagedLevel level{.first = first, .count = 1, .chunk = chunk, .blocks_i = blocks_i};
-      const std::int64_t bytes = staged_scratch(problem, level).bytes;
-      if (real(bytes) > l2_share * static_cast<double>(gpu.l2_bytes)) break;
-      level.count = left - divided_up(bytes, row_bytes);
+      StagedLevel level{.first = first, .chunk = chunk, .blocks_i = blocks_i};
+      if (!fits(level)) break;
+      level.count = left - divided_up(staged_scratch(problem, level).bytes, row_bytes);
       if (level.count < chunk) break;
       const double seconds = level_seconds(problem, level, gpu) / real(level.count);
       if (seconds >= best_seconds) continue;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <set>
@@ -192,6 +193,9 @@ TEST(CudaTable, StagedChunksNeedRoomInY) {
   const auto staged = [](const std::string& text) { return refusal("staged", text); };
   EXPECT_EQ(staged("f16 batch_first B=1000 3x16x24x6 +bias +gelu"), "");
   EXPECT_EQ(staged("transposed bf16 batch_first B=1000 1x24x16x256 rows_stride=7000"), "");
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(staged("f16 batch_first B=1000 536870909x8x8x2"), "");  // not one i after the other
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(500));
   expect_mentions(staged("f16 batch_first B=1000 3x16x24x6 rows_stride=289"), "without gaps");
   expect_mentions(staged("transposed f16 batch_first B=1000 3x16x24x6 cols_stride=440"), "without gaps");
   expect_mentions(staged("f16 batch_first B=200 3x16x24x6"), "200 are too few");
