@@ -89,7 +89,7 @@ class StagedExecutor final : public Executor {
     fresh_.run(operands.stream, [&](bool may_overlap) {
       Launcher launcher(problem_, kernel_, operands.stream, may_overlap);
       for (const StagedLevelParts& level : levels_)
-        StagedSteps(problem_, level, weights_.data(), operands, launcher).all();
+        StagedSteps(level, weights_.data(), operands, launcher).all();
     });
     Operands rest = operands;
     rest.x = static_cast<const std::byte*>(operands.x) + rest_first_ * p_.x_sample * element_bytes;

@@ -80,6 +80,14 @@ void share_out(WgmmaConfig& config, const Product& p, const GpuFacts& gpu, int e
   }
 }
 
+/// Rows of j longer than a run cost a look-up in the first cache for each run, and collide there where d is a
+/// multiple of 32; runs of half a sector cost more.
+double share_of_runs(std::int64_t d) {
+  if (d % 32 == 0) return 1.7;
+  if (d > 16 && d % 16 == 8) return 2.2;
+  return d == 16 ? 0.8 : 1.0;
+}
+
 }  // namespace
 
 WgmmaConfig wgmma_config(const Problem& problem, const GpuFacts& gpu) {
@@ -200,18 +208,6 @@ WgmmaArguments wgmma_arguments(const Problem& problem, const WgmmaConfig& config
           .y_store = y_store,
           .activation = problem.activation};
 }
-
-namespace {
-
-/// Rows of j longer than a run cost a look-up in the first cache for each run, and collide there where d is a
-/// multiple of 32; runs of half a sector cost more.
-double share_of_runs(std::int64_t d) {
-  if (d % 32 == 0) return 1.7;
-  if (d > 16 && d % 16 == 8) return 2.2;
-  return d == 16 ? 0.8 : 1.0;
-}
-
-}  // namespace
 
 double wgmma_seconds(const Problem& problem, const WgmmaConfig& config, const GpuFacts& gpu) {
   // Seconds are a sum, because the parts overlap only in part: something fixed,

@@ -3,12 +3,34 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "picker.hpp"
 #include "product_run.hpp"
 
 namespace kronsparse::emulation {
+
+/// Some transposed, others with bias or an activation.
+inline void pick_operation(Problem& problem, Picker& pick) {
+  const Activation activations[] = {Activation::none, Activation::none, Activation::relu, Activation::gelu};
+  if (pick.next(4) == 0) {
+    problem.operation = Operation::transposed;
+    std::swap(problem.pattern.b, problem.pattern.c);
+  } else {
+    problem.bias = pick.next(2) == 0;
+    problem.activation = pick.of(activations);
+  }
+}
+
+/// Where x and y begin, what is in them, and when copies arrive.
+inline void pick_surroundings(ProductCase& one, Picker& pick) {
+  const int offsets[] = {0, 0, 0, 4, 3};
+  one.x_offset = pick.of(offsets);
+  one.y_offset = pick.of(offsets);
+  one.infinite = pick.next(6) == 0;
+  one.timing = pick.next(2) == 0 ? Timing::late : Timing::early;
+}
 
 /// Rows of both matrices without gaps, or apart by whole units of 8 elements, or by any number.
 inline void pick_strides(Problem& problem, Picker& pick) {

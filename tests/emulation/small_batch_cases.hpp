@@ -4,34 +4,12 @@
 #include <functional>
 #include <initializer_list>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cases.hpp"
 #include "cuda/cut_choice.hpp"
 
 namespace kronsparse::emulation {
-
-/// Some transposed, others with bias or an activation.
-inline void pick_operation(Problem& problem, Picker& pick) {
-  const Activation activations[] = {Activation::none, Activation::none, Activation::relu, Activation::gelu};
-  if (pick.next(4) == 0) {
-    problem.operation = Operation::transposed;
-    std::swap(problem.pattern.b, problem.pattern.c);
-  } else {
-    problem.bias = pick.next(2) == 0;
-    problem.activation = pick.of(activations);
-  }
-}
-
-/// Where x and y begin, what is in them, and when copies arrive.
-inline void pick_surroundings(ProductCase& one, Picker& pick) {
-  const int offsets[] = {0, 0, 0, 4, 3};
-  one.x_offset = pick.of(offsets);
-  one.y_offset = pick.of(offsets);
-  one.infinite = pick.next(6) == 0;
-  one.timing = pick.next(2) == 0 ? Timing::late : Timing::early;
-}
 
 /// Half of them with strides, bias or an activation, and some transposed.
 template <std::size_t Rows, std::size_t Products>

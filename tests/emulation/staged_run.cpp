@@ -45,7 +45,7 @@ StagedCut run_staged(const ProductCase& one) {
   run_steps(one, PackedOrder::of(cuda::staged_order(one.problem, gemm)), config.rest_first,
             [&](const Operands& operands, const void* weights) {
               for (const cuda::StagedLevelParts& level : levels)
-                cuda::StagedSteps(one.problem, level, weights, operands, recorder).all();
+                cuda::StagedSteps(level, weights, operands, recorder).all();
               return recorder.launches;
             });
   StagedCut cut{levels.size(), false, false, recorder.x_in_pieces, recorder.y_in_pieces};

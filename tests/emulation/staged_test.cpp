@@ -19,7 +19,6 @@ ProductCase any_case(DType dtype, Picker& pick) {
   const std::int64_t blocks[] = {1, 2, 3};
   const std::int64_t features[] = {8, 16, 24};
   const std::int64_t products[] = {2, 4, 6, 10, 16, 26};
-  const Activation activations[] = {Activation::none, Activation::none, Activation::relu, Activation::gelu};
   ProductCase one;
   Problem& problem = one.problem;
   problem.dtype = dtype;
@@ -30,23 +29,15 @@ ProductCase any_case(DType dtype, Picker& pick) {
     const std::int64_t shorter = problem.pattern.c / problem.pattern.b;  // y has then less room for x
     problem.batch = (3 + shorter) * 128 + static_cast<std::int64_t>(pick.next(300));
   } while (static_cast<double>(problem.pattern.nnz()) * static_cast<double>(problem.batch) > most_work);
-  if (pick.next(4) == 0) {
-    problem.operation = Operation::transposed;
-    std::swap(problem.pattern.b, problem.pattern.c);
-  } else {
-    problem.bias = pick.next(3) == 0;
-    problem.activation = pick.of(activations);
-  }
+  pick_operation(problem, pick);
   const bool transposed = problem.operation == Operation::transposed;
   std::int64_t& x_stride = transposed ? problem.rows_stride : problem.cols_stride;
   if (pick.next(2) == 0)
     x_stride = (transposed ? problem.pattern.rows() : problem.pattern.cols()) +
                static_cast<std::int64_t>(pick.next(3)) * 4;
-  one.x_offset = pick.next(4) == 0 ? 3 : 0;
-  one.y_offset = pick.next(3) == 0 ? 1 : 0;
+  pick_surroundings(one, pick);
   const int multiprocessors[] = {1, 3, 7};
   one.multiprocessors = pick.of(multiprocessors);
-  one.timing = pick.next(2) == 0 ? Timing::late : Timing::early;
   if (pick.next(2) == 0)  // room for a chunk of a single i, nearly always
     one.l2_bytes = static_cast<std::size_t>(
         100 * (problem.pattern.rows() + problem.pattern.cols()) * 4 / problem.pattern.a + 2000);
