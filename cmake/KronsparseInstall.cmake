@@ -33,6 +33,7 @@ install(
 get_target_property(_library_type kronsparse TYPE)
 set(KRONSPARSE_CONFIG_DEPENDENCIES "")
 if(_library_type STREQUAL "STATIC_LIBRARY")
+  string(APPEND KRONSPARSE_CONFIG_DEPENDENCIES "find_dependency(Threads)\n")
   if(KRONSPARSE_WITH_OPENMP)
     string(APPEND KRONSPARSE_CONFIG_DEPENDENCIES "find_dependency(OpenMP COMPONENTS CXX)\n")
   endif()

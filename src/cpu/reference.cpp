@@ -9,6 +9,7 @@
 #include "core/dispatch.hpp"
 #include "core/geometry.hpp"
 #include "cpu/cpu_info.hpp"
+#include "cpu/simd/parallel.hpp"
 #include "cpu/storage.hpp"
 #include "cpu/threads.hpp"
 
@@ -106,9 +107,7 @@ class ReferenceExecutor final : public Executor {
     const T* bias = static_cast<const T*>(operands.bias);
     T* y = static_cast<T*>(operands.y);
     const MatrixShape shape = y_matrix(problem_);
-    [[maybe_unused]] const int threads = worthwhile_threads();
-#pragma omp parallel for schedule(static) if (threads > 1)
-    for (std::int64_t element = 0; element < shape.rows * shape.cols; ++element) {
+    simd::parallel_each(shape.rows * shape.cols, worthwhile_threads(), [&](std::int64_t element) {
       const std::int64_t row = element / shape.cols;
       const std::int64_t col = element % shape.cols;
       const std::int64_t sample = problem_.layout == Layout::batch_first ? row : col;
@@ -126,7 +125,7 @@ class ReferenceExecutor final : public Executor {
       }
       if (bias != nullptr) sum += Storage<T>::load(bias[feature]);
       y[row * shape.stride + col] = Storage<T>::store(activate(sum, problem_.activation));
-    }
+    });
   }
 
   // y[i,k,l,j] = sum over samples of g[i,k,j] conj(x[i,l,j]).
@@ -137,9 +136,7 @@ class ReferenceExecutor final : public Executor {
     const Batch<T> x(operands.x, problem_.layout, cols_matrix(problem_).stride);
     const Batch<T> g(operands.g, problem_.layout, rows_matrix(problem_).stride);
     T* y = static_cast<T*>(operands.y);
-    [[maybe_unused]] const int threads = worthwhile_threads();
-#pragma omp parallel for schedule(static) if (threads > 1)
-    for (std::int64_t element = 0; element < problem_.pattern.nnz(); ++element) {
+    simd::parallel_each(problem_.pattern.nnz(), worthwhile_threads(), [&](std::int64_t element) {
       const std::int64_t j = element % d;
       const std::int64_t l = element / d % c;
       const std::int64_t k = element / d / c % b;
@@ -148,7 +145,7 @@ class ReferenceExecutor final : public Executor {
       for (std::int64_t sample = 0; sample < problem_.batch; ++sample)
         sum = add_product(sum, g(sample, (i * b + k) * d + j), conjugate(x(sample, (i * c + l) * d + j)));
       y[element] = Storage<T>::store(sum);
-    }
+    });
   }
 
   [[nodiscard]] int worthwhile_threads() const {

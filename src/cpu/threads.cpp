@@ -1,18 +1,19 @@
 #include "cpu/threads.hpp"
 
-#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
 
 #if defined(_OPENMP)
 #include <omp.h>
 #endif
 
+#include "cpu/thread_pool.hpp"
+
 namespace kronsparse {
 namespace {
-
-bool in_forked_child = false;
-
-/// From the start, not from our first parallel region: the runtime's threads may be others' doing.
-[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, [] { in_forked_child = true; });
 
 /// `threads` threads woken, their work shared, and the last of them waited for.
 double seconds_shared(double seconds_alone, int threads) {
@@ -21,14 +22,27 @@ double seconds_shared(double seconds_alone, int threads) {
   return seconds_to_wake + (seconds_for_each * threads) + (seconds_alone / threads);
 }
 
+#if !defined(_OPENMP)
+/// The first number of OMP_NUM_THREADS, which may be a list, else the CPUs of this process.
+int threads_of_environment() {
+  const char* const text = std::getenv("OMP_NUM_THREADS");
+  const long given = text == nullptr ? 0 : std::strtol(text, nullptr, 10);
+  if (given > 0) return static_cast<int>(std::min<long>(given, most_threads));
+  cpu_set_t cpus;
+  if (sched_getaffinity(0, sizeof cpus, &cpus) == 0) return CPU_COUNT(&cpus);
+  return static_cast<int>(std::thread::hardware_concurrency());
+}
+#endif
+
 }  // namespace
 
 int thread_count() {
 #if defined(_OPENMP)
-  return in_forked_child || omp_in_parallel() != 0 ? 1 : omp_get_max_threads();
+  const int threads = omp_in_parallel() != 0 ? 1 : omp_get_max_threads();
 #else
-  return 1;
+  static const int threads = threads_of_environment();
 #endif
+  return std::clamp(threads, 1, most_threads);
 }
 
 int threads_for(double seconds_alone) {

@@ -3,14 +3,13 @@
 
 namespace kronsparse {
 
-/// What OpenMP would use here and now; 1 inside a parallel region, without OpenMP,
-/// and in a child that was forked after this library was loaded: the threads are
-/// not forked with it, and gcc's runtime would wait for them for ever.
+/// What OpenMP would use here and now (omp_set_num_threads, OMP_NUM_THREADS, else the CPUs of this process),
+/// and 1 inside a parallel region of OpenMP. A build without OpenMP reads OMP_NUM_THREADS itself. The
+/// threads are this library's own: thread_pool.hpp.
 [[nodiscard]] int thread_count();
 
 /// One thread or all of them: all where they finish earlier what takes one of
-/// them so many seconds. Nothing between: gcc's runtime ends and starts threads
-/// whenever their number changes, which takes longer than a short run.
+/// them so many seconds.
 [[nodiscard]] int threads_for(double seconds_alone);
 
 /// How long that takes on threads_for(seconds_alone) threads.

@@ -1,4 +1,4 @@
-// Loops over tasks on one or all threads, and the scratch memory of threads.
+// Loops over tasks on one or all threads.
 #pragma once
 
 #include <algorithm>
@@ -6,82 +6,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
-#include <new>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
 
-#if defined(__SANITIZE_ADDRESS__)
-#define KRONSPARSE_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define KRONSPARSE_ASAN 1
-#endif
-#endif
-#if defined(KRONSPARSE_ASAN)
-#include <sanitizer/asan_interface.h>
-#endif
+#include "cpu/scratch.hpp"
+#include "cpu/thread_pool.hpp"
 
 namespace kronsparse::simd {
 
-inline constexpr std::size_t cache_line = 64;
-
-struct AlignedDelete {
-  void operator()(void* memory) const noexcept { ::operator delete (memory, std::align_val_t{cache_line}); }
-};
-
-/// Uninitialised, cache-line aligned memory of a trivial type.
-template <class T>
-using AlignedArray = std::unique_ptr<T[], AlignedDelete>;
-template <class T>
-[[nodiscard]] AlignedArray<T> make_aligned(std::size_t count) {
-  // Beyond this, the bytes or what operator new rounds them up to would wrap to a small number.
-  if (count > (PTRDIFF_MAX - cache_line) / sizeof(T)) throw std::bad_alloc();
-  return AlignedArray<T>(static_cast<T*>(::operator new (count * sizeof(T), std::align_val_t{cache_line})));
-}
-
-/// This thread's scratch memory of at least `bytes`, aligned to a cache line.
-/// It belongs to the thread, not to a plan: concurrent runs never share it, and
-/// it only ever grows, so repeated runs do not allocate.
-[[nodiscard]] inline std::byte* thread_scratch(std::size_t bytes) {
-  struct Scratch {
-    AlignedArray<std::byte> memory;
-    std::size_t capacity = 0;
-  };
-  thread_local Scratch scratch;
-  if (bytes > scratch.capacity) {
-    scratch = {};  // before the larger one is asked for
-    scratch.memory = make_aligned<std::byte>(bytes);
-    scratch.capacity = bytes;
-  }
-#if defined(KRONSPARSE_ASAN)
-  // An earlier plan may have left more: beyond what this one asked for is out of bounds all the same.
-  ASAN_UNPOISON_MEMORY_REGION(scratch.memory.get(), scratch.capacity);
-  ASAN_POISON_MEMORY_REGION(scratch.memory.get() + bytes, scratch.capacity - bytes);
-#endif
-  return scratch.memory.get();  // NOLINT(clang-analyzer-cplusplus.NewDelete): it misreads the assignment
-}
-
-/// Gives every thread that a run from this thread would use its scratch memory,
-/// so that the run need not allocate. `threads` is threads_for(the run).
-inline void reserve_scratch(std::size_t bytes, [[maybe_unused]] int threads) {
-  static_cast<void>(thread_scratch(bytes));
-#if defined(_OPENMP)
-  if (threads > 1) {
-    // A thread that fails here tries again in the run, where failure is reported.
-#pragma omp parallel
-    try {
-      static_cast<void>(thread_scratch(bytes));
-    } catch (const std::bad_alloc&) {
-    }
-  }
-#endif
-}
+using kronsparse::AlignedArray;
+using kronsparse::make_aligned;
+using kronsparse::reserve_scratch;
 
 /// Orders this thread's stores around the caches before whatever it stores next. On x86 those are ordered
-/// with nothing: neither the end of a parallel region nor a flag set after the run would tell another
+/// with nothing: neither the end of a run nor a flag set after it would tell another
 /// thread that they have arrived. Plain stores need none of this, nor do other architectures, which
 /// stream() gives no others. No test shows it: what is late arrives within nanoseconds.
 inline void finish_streaming() noexcept {
@@ -97,38 +37,30 @@ inline void finish_streaming() noexcept {
 /// again here.
 template <class Body>
 void parallel_ranges(std::int64_t count, int threads, std::size_t scratch_bytes, const Body& body) {
+  struct Context {
+    std::int64_t count;
+    std::int64_t ranges;
+    std::size_t scratch_bytes;
+    const Body& body;
+    mutable std::exception_ptr failure = nullptr;
+    mutable std::atomic<bool> has_failed{false};
+  };
+  threads = std::min(threads, most_threads);
   const std::int64_t ranges = threads == 1 ? 1 : std::min<std::int64_t>(count, 8 * threads);
-  std::exception_ptr failure;
-  std::atomic<bool> failed{false};
-  const auto guarded = [&](const auto& step) {
-    if (failed.load(std::memory_order_relaxed)) return;
+  const Context context{count, ranges, scratch_bytes, body};
+  const auto run_range = [](const void* untyped, std::int64_t range, Scratch& scratch) noexcept {
+    const auto& run = *static_cast<const Context*>(untyped);
+    if (run.has_failed.load(std::memory_order_relaxed)) return;
     try {
-      step();
-    } catch (...) {
-      if (!failed.exchange(true)) failure = std::current_exception();
-    }
-  };
-  const auto run_range = [&](std::int64_t range) {
-    guarded([&] {
-      body(count * range / ranges, count * (range + 1) / ranges, thread_scratch(scratch_bytes));
+      run.body(run.count * range / run.ranges, run.count * (range + 1) / run.ranges,
+               scratch.at_least(run.scratch_bytes));
       finish_streaming();
-    });
-  };
-#if defined(_OPENMP)
-  if (ranges > 1) {
-#pragma omp parallel
-    {
-      // Every thread's scratch in the first run: which run brings a thread its first range is chance.
-      guarded([&] { static_cast<void>(thread_scratch(scratch_bytes)); });
-#pragma omp for schedule(dynamic, 1)
-      for (std::int64_t range = 0; range < ranges; ++range) run_range(range);
+    } catch (...) {
+      if (!run.has_failed.exchange(true)) run.failure = std::current_exception();
     }
-  } else
-#endif
-  {
-    for (std::int64_t range = 0; range < ranges; ++range) run_range(range);
-  }
-  if (failure) std::rethrow_exception(failure);
+  };
+  run_ranges(ranges, threads, run_range, &context);
+  if (context.failure) std::rethrow_exception(context.failure);
 }
 
 /// Calls body(task) for every task; for work that needs neither scratch nor order.
