@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "kronsparse/error.hpp"
+#include "removed_on_signal.hpp"
 
 namespace kronsparse::cli {
 namespace {
@@ -24,7 +25,8 @@ std::string system_reason() { return std::strerror(errno); }
   throw Error(ErrorCode::io, fmt::format("{}: cannot be {}: {}", path.string(), verb, reason));
 }
 
-/// A temporary file beside its target that is removed unless it was renamed into place.
+/// A temporary file beside its target that is removed unless it was renamed into place, whatever ends the
+/// command.
 class TemporaryFile {
  public:
   explicit TemporaryFile(std::filesystem::path target) : target_(std::move(target)) {
@@ -34,8 +36,11 @@ class TemporaryFile {
     const mode_t mode = replaces ? old.st_mode & 0777U : 0666U;
     for (int attempt = 0; descriptor_ < 0; ++attempt) {
       name_ = fmt::format("{}.{}-{}.tmp", target_.string(), ::getpid(), attempt);
-      descriptor_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-      if (descriptor_ >= 0 || (errno == EEXIST && attempt < 100)) continue;
+      const bool is_open = removal_.create(name_, [&] {
+        descriptor_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        return descriptor_ >= 0;
+      });
+      if (is_open || (errno == EEXIST && attempt < 100)) continue;
       const bool is_protected = errno == EACCES || errno == EPERM || errno == EROFS;
       if (replaces && is_protected) return;
       cannot("written", target_, system_reason());
@@ -65,14 +70,17 @@ class TemporaryFile {
  private:
   std::filesystem::path target_;
   std::string name_;
+  RemovedOnSignal removal_;
   int descriptor_ = -1;
   bool is_made_ = false;
   bool renamed_ = false;
 };
 
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path) {
+  // The system finishes a write before it delivers a signal: not gigabytes, or the user waits for seconds.
+  constexpr std::size_t most_at_once = std::size_t{16} << 20;
   while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    const ssize_t written = ::write(descriptor, bytes.data(), std::min(bytes.size(), most_at_once));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) cannot("written", path, system_reason());
     bytes = bytes.subspan(static_cast<std::size_t>(written));

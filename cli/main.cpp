@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -36,6 +37,7 @@ I_a (x) ones(b,c) (x) I_d. Its a·b·c·d values are a row-major (a,b,c,d) array
 
 Environment:
   KRONSPARSE_IMPL  forces an implementation or family where --impl does not
+  OMP_NUM_THREADS  how many threads the CPU may use (default: as many as it has CPUs)
   NO_COLOR         no colours even on a terminal
 
 Exit codes:
@@ -44,7 +46,8 @@ Exit codes:
   2  wrong usage: an option, a problem's text, shapes or dtypes that do not fit,
      a problem that the implementation asked for does not accept
   3  a file that cannot be read or written or is malformed; memory or a device
-     that is missing or failed; an internal error)";
+     that is missing or failed; an internal error
+A signal ends the command as any other; a file it was writing is not left half done.)";
 
 ExitCode exit_code_of(ErrorCode code) {
   switch (code) {
@@ -102,6 +105,8 @@ ExitCode run(int argc, char** argv) {
 
 int main(int argc, char** argv) try {
   occupy_closed_streams();
+  // A file beyond the user's limit is one that cannot be written, not the end.
+  static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));
   ExitCode exit_code = run(argc, argv);
   // A full disk behind a redirected stdout is a failure too.
   if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && exit_code == ExitCode::ok) {

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -28,6 +29,9 @@ constexpr std::size_t stack_bytes = std::size_t{1} << 20;
 // Another run soon after is common, and a thread that sleeps takes longer to wake than a short run takes.
 constexpr std::chrono::microseconds time_to_look{100};
 constexpr std::chrono::microseconds time_to_watch{100};
+
+// Address space that helpers leave to others, where it is limited.
+constexpr std::size_t bytes_left_free = std::size_t{64} << 20;
 
 // After a thread could not be created: trying costs some 10 us.
 constexpr std::chrono::seconds time_to_next_attempt{1};
@@ -113,6 +117,23 @@ struct alignas(cache_line) Run {
   }
 };
 
+/// Takes up address space while it exists.
+class Ballast {
+ public:
+  Ballast() noexcept
+      : begin_(
+            mmap(nullptr, bytes_left_free, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
+  Ballast(const Ballast&) = delete;
+  Ballast& operator=(const Ballast&) = delete;
+  ~Ballast() {
+    if (is_there()) munmap(begin_, bytes_left_free);
+  }
+  [[nodiscard]] bool is_there() const noexcept { return begin_ != MAP_FAILED; }
+
+ private:
+  void* begin_;
+};
+
 /// What a helper is given before it is needed.
 struct Helper {
   std::atomic<Scratch*> mail{nullptr};  ///< owned; the helper takes it when it joins a run
@@ -190,7 +211,10 @@ class Pool {
     if (helpers_ >= wanted) return;
     const std::lock_guard lock(changing_);
     if (helpers_ >= wanted || (next_attempt_ != Clock::time_point{} && Clock::now() < next_attempt_)) return;
-    while (helpers_ < wanted && start_helper(all_[static_cast<std::size_t>(helpers_)])) ++helpers_;
+    // Or the first allocation after the last possible thread would fail.
+    const Ballast ballast;
+    while (ballast.is_there() && helpers_ < wanted && start_helper(all_[static_cast<std::size_t>(helpers_)]))
+      ++helpers_;
     next_attempt_ = helpers_ < wanted ? Clock::now() + time_to_next_attempt : Clock::time_point{};
   }
   bool start_helper(Helper& helper) noexcept;

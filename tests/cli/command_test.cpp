@@ -63,6 +63,17 @@ TEST_F(CommandTest, FilesAndMemoryAreThree) {
   }
 }
 
+TEST_F(CommandTest, ThreadsThatCannotBeCreatedAreDoneWithout) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "AddressSanitizer needs more address space than any limit leaves";
+#endif
+  for (const std::string kibibytes : {"100000", "150000", "300000"}) {
+    const CommandResult result =
+        run("check 'f32 batch_first B=512 4x32x32x4'", "ulimit -v " + kibibytes + " && OMP_NUM_THREADS=1000");
+    EXPECT_EQ(result.exit_code, 0) << kibibytes << ": " << result.err;
+  }
+}
+
 TEST_F(CommandTest, AMissingDeviceIsThree) {
   const std::string problem = " --device cuda:99 'f32 batch_first B=1 1x1x1x1'";
   for (const std::string& arguments :
