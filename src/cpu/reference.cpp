@@ -8,7 +8,6 @@
 
 #include "core/dispatch.hpp"
 #include "core/geometry.hpp"
-#include "cpu/cpu_info.hpp"
 #include "cpu/simd/parallel.hpp"
 #include "cpu/storage.hpp"
 #include "cpu/threads.hpp"
@@ -69,6 +68,23 @@ class Batch {
   std::int64_t sample_step_;
   std::int64_t feature_step_;
 };
+
+/// What a run takes on one thread. Up to twice what was measured where operands stay in caches (Neoverse
+/// N1), so that it is chosen only where it is faster by far: sums of one term, or outputs of one.
+double seconds_alone(const Problem& problem) {
+  constexpr double seconds_per_run = 5e-7;
+  const bool is_half = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
+  const bool is_complex_type = is_complex(problem.dtype);
+  const double seconds_per_output = is_half ? 2e-8 : 1.2e-8;
+  const double seconds_per_term = problem.dtype == DType::f16    ? 1.3e-8
+                                  : problem.dtype == DType::bf16 ? 9e-9
+                                  : is_complex_type              ? 4e-9
+                                                                 : 2.5e-9;
+  const MatrixShape shape = y_matrix(problem);
+  const double outputs = static_cast<double>(shape.rows) * static_cast<double>(shape.cols);
+  const double terms = problem.flops() / (is_complex_type ? 8 : 2);
+  return seconds_per_run + outputs * seconds_per_output + terms * seconds_per_term;
+}
 
 template <class T>
 class ReferenceExecutor final : public Executor {
@@ -148,10 +164,7 @@ class ReferenceExecutor final : public Executor {
     });
   }
 
-  [[nodiscard]] int worthwhile_threads() const {
-    constexpr double flops_per_second = 5e8;  // of one thread; predict() below says less, not to win
-    return threads_for(problem_.flops() / flops_per_second);
-  }
+  [[nodiscard]] int worthwhile_threads() const { return threads_for(seconds_alone(problem_)); }
 
   Problem problem_;
   std::vector<T> values_;
@@ -159,12 +172,7 @@ class ReferenceExecutor final : public Executor {
 
 std::string refuse(const Problem&, Device) { return {}; }
 
-// Pessimistic even for a tiny problem: the reference comes last.
-double predict(const Problem& problem, Device) {
-  constexpr double start = 1e-4;
-  constexpr double flops_per_thread = 5e7;
-  return start + problem.flops() / (flops_per_thread * cpu_info().threads);
-}
+double predict(const Problem& problem, Device) { return seconds_on_threads(seconds_alone(problem)); }
 
 std::unique_ptr<Executor> make(const Problem& problem, Device) {
   return dispatch_dtype(problem.dtype, [&]<class T>() -> std::unique_ptr<Executor> {

@@ -37,6 +37,33 @@ TEST(Cost, ShortPiecesAreSlow) {
                       "gradient f32 batch_first B=4096 1x8x8x32");
 }
 
+std::string chosen(const std::string& problem) {
+  return candidates(Problem::parse(problem)).front().implementation;
+}
+
+// Sums of one term, or blocks of one output: what prepares a tile takes many times longer than the tile. The
+// family took 5 to 20 times as long as plain loops for most of these (Neoverse N1).
+TEST(Cost, PlainLoopsAreChosenWhereTheyAreFasterByFar) {
+  for (const std::string rest :
+       {"gradient f32 batch_first B=1 4096x1x1x1", "gradient f32 batch_last B=1 4096x1x1x1",
+        "gradient f32 batch_first B=8 4096x1x1x1", "gradient f64 batch_first B=1 16x1x1x16",
+        "gradient complex64 batch_last B=1 16x1x1x16", "gradient complex128 batch_first B=4 16x1x1x16",
+        "gradient f32 batch_first B=1 512x1x2x1", "gradient f32 batch_last B=1 512x2x1x1",
+        "gradient f32 batch_last B=1 1x1x1x4096", "f32 batch_first B=1 4096x1x1x1",
+        "f32 batch_last B=2 1x1x64x64", "complex128 batch_first B=1 64x1x64x1",
+        "transposed f32 batch_last B=2 1x4096x1x1"})
+    EXPECT_EQ(chosen(rest), "reference");
+}
+
+TEST(Cost, PlainLoopsAreNotChosenOtherwise) {
+  for (const std::string dtype : {"f32", "f64", "f16", "bf16", "complex64", "complex128"})
+    for (const std::string layout : {" batch_first", " batch_last"})
+      for (const std::string operation : {"", "transposed ", "gradient "})
+        for (const std::string size : {" B=16 4x16x16x4", " B=64 1x32x32x1", " B=64 2x48x48x16"})
+          EXPECT_NE(chosen(operation + dtype + layout + size), "reference")
+              << operation << dtype << layout << size;
+}
+
 TEST(Cost, GrowsWithTheBatch) {
   for (const std::string rest : {" 4x64x64x1", " 4x64x64x16", " 2x3x5x7"}) {
     expect_times_slower(2, "f32 batch_first B=8" + rest, "f32 batch_first B=1" + rest);

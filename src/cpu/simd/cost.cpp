@@ -11,14 +11,19 @@ namespace {
 
 // Fitted to runs on one Neoverse N1 (docs/cpu.md); other CPUs of today should be within a factor of two.
 constexpr double seconds_per_run = 2e-7;
-constexpr double seconds_per_tile = 1.6e-8;  // its call, its arguments, the ends of its loops
-constexpr double bytes_per_second = 9e9;     // of what is copied, read or written by whole vectors
+constexpr double seconds_per_block = 4e-8;
+constexpr double seconds_per_panel = 3.3e-8;
+constexpr double seconds_per_tile = 1.8e-8;  // its call, its arguments, the ends of its loops
+constexpr double seconds_per_copy = 9e-9;
+constexpr double bytes_per_second = 9e9;  // of what is copied, read or written by whole vectors
 constexpr double seconds_per_single = 2.8e-9;
 
 /// What is done for one block i.
 struct Work {
   double flops = 0;    ///< also of the rows and lanes that only fill up tiles and vectors
   double tiles = 0;    ///< calls of the micro-kernel
+  double panels = 0;   ///< whose places in the operands are found
+  double copies = 0;   ///< runs of x or g, however short, that are copied by a call each
   double vectors = 0;  ///< reals that go from or to their place by whole vectors
   double singles = 0;  ///< reals that go one by one
 
@@ -54,10 +59,13 @@ Work work_of_rows(const Shape& shape, const KernelSet<Real>& kernels) {
     work.flops = 2 * depth * lanes * padded_rows(shape.batch, full_tile_rows);
     work.tiles =
         parts(shape.batch, full_tile_rows) * std::ceil(lanes / (kernels.widest_full * kernels.lanes));
+    work.panels = std::ceil(lanes / (kernels.widest_full * kernels.lanes));
+    work.copies = batch * parts(shape.depth, 16);
     work.move(group * depth * batch, true);
     work.move(static_cast<double>(d * shape.outs) * batch, shape.outs * d % group == 0);
     return work;
   }
+  bool is_narrow = false;
   for (const Segments& alike : segments_of(d, kernels.lanes)) {
     const int width = alike.width;
     const auto count = static_cast<double>(alike.count);
@@ -66,10 +74,23 @@ Work work_of_rows(const Shape& shape, const KernelSet<Real>& kernels) {
     const auto lanes = static_cast<double>(vectors * kernels.lanes);
     const int height = tile_height(kernels, full, vectors);
     work.flops += count * 2 * depth * lanes * padded_rows(shape.batch, height);
-    work.tiles += count * parts(shape.batch, height) *
-                  parts(vectors, full ? kernels.widest_full : kernels.widest_panel);
+    const double panels = count * parts(vectors, full ? kernels.widest_full : kernels.widest_panel);
+    work.panels += panels;
+    work.tiles += panels * parts(shape.batch, height);
     const bool in_place = !full && !half && shape.unit == 1 && batch_first;
-    if (!in_place) work.move(count * width * depth * batch, shape.unit == 1 && batch_first);
+    if (!in_place) {
+      const bool by_vectors = shape.unit == 1 && batch_first;
+      work.move(count * width * depth * batch, by_vectors);
+      if (!by_vectors) {
+        // One or two reals by one call, which takes half as long as one for a run.
+        work.copies += count * width * depth * batch / (shape.unit * shape.unit) / 2;
+      } else if (full) {
+        work.copies += batch * parts(shape.depth, 16);
+      } else if (!is_narrow) {  // all narrow segments are copied together
+        work.copies += batch * (width == d ? 1.0 : depth);
+      }
+    }
+    is_narrow = !full;
     const bool whole = (full || width == d) && shape.outs * width % kernels.lanes == 0;
     work.move(count * width * static_cast<double>(shape.outs) * batch, batch_first && whole);
   }
@@ -85,7 +106,11 @@ Work work_of_columns(const Shape& shape, const KernelSet<Real>& kernels) {
   const auto d = static_cast<double>(shape.d);
   Work work;
   work.flops = d * 2 * depth * lanes * padded_rows(shape.outs, height);
-  work.tiles = d * parts(shape.outs, height) * parts(vectors, kernels.column_panel);
+  work.panels = d * parts(shape.outs, height);
+  work.tiles = work.panels * parts(vectors, kernels.column_panel);
+  // Whole slices of a row by one call; what remains by another.
+  const bool rest = shape.unit == 2 || shape.batch % (kernels.column_panel * kernels.lanes) != 0;
+  work.copies = d * static_cast<double>(shape.depth) * (rest ? 2 : 1);
   work.vectors =
       d * (depth + static_cast<double>(shape.outs)) * static_cast<double>(shape.batch * shape.unit);
   return work;
@@ -104,13 +129,27 @@ Work work_of_gradient(const Shape& shape, const KernelSet<Real>& kernels) {
     const auto vectors = static_cast<std::int64_t>(parts(shape.depth * width, kernels.lanes));
     const double row_tiles = parts(shape.outs, rows);
     work.flops += count * 2 * terms * static_cast<double>(vectors * kernels.lanes) * row_tiles * rows;
-    work.tiles +=
-        count * row_tiles * parts(vectors, kernels.widest_panel) * parts(shape.batch, gradient_sample_block);
+    const double panels = count * parts(vectors, kernels.widest_panel);
+    const double sample_blocks = parts(shape.batch, gradient_sample_block);
+    work.tiles += panels * row_tiles * sample_blocks;
     // x once, g for every unit of panels.
     const double units = parts(vectors, gradient_panels_per_unit * kernels.widest_panel);
-    work.move(
-        count * width * terms * (static_cast<double>(shape.depth) + static_cast<double>(shape.outs) * units),
-        shape.unit == 1 && shape.layout == Layout::batch_first && (full || width == d));
+    // Found for the copy, for every tile and for the sums' way out; a unit's place is sought, too.
+    work.panels += panels * (1 + row_tiles * sample_blocks) + count * units;
+    const auto depth = static_cast<double>(shape.depth);
+    const auto outs = static_cast<double>(shape.outs);
+    const bool batch_first = shape.layout == Layout::batch_first;
+    const bool by_vectors = shape.unit == 1 && batch_first && (full || width == d);
+    work.move(count * width * terms * (depth + outs * units), by_vectors);
+    work.move(count * width * depth * outs, (full || width == d) && shape.depth * width % kernels.lanes == 0);
+    if (by_vectors) {
+      const bool rest = shape.depth * width % kernels.lanes != 0;
+      work.copies += count * (std::floor(depth * width / kernels.lanes) * sample_blocks +
+                              static_cast<double>(shape.batch) * (units + (rest ? 1.0 : 0.0)));
+    } else {
+      const double runs = batch_first ? static_cast<double>(shape.batch) : sample_blocks * width / shape.unit;
+      work.copies += count * (depth + outs * units) * runs;
+    }
   }
   return work;
 }
@@ -134,8 +173,10 @@ Work work_of(const Problem& problem, const KernelSet<Real>& kernels) {
 template <class Real>
 double seconds_alone(const Problem& problem, const KernelSet<Real>& kernels) {
   const Work work = work_of(problem, kernels);
-  const double per_block = work.flops / kernels.flops_per_second + work.tiles * seconds_per_tile +
-                           work.vectors * sizeof(Real) / bytes_per_second + work.singles * seconds_per_single;
+  const double per_block = seconds_per_block + work.panels * seconds_per_panel +
+                           work.copies * seconds_per_copy + work.flops / kernels.flops_per_second +
+                           work.tiles * seconds_per_tile + work.vectors * sizeof(Real) / bytes_per_second +
+                           work.singles * seconds_per_single;
   return seconds_per_run + static_cast<double>(problem.pattern.a) * per_block;
 }
 template double seconds_alone<float>(const Problem&, const KernelSet<float>&);

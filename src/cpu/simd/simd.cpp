@@ -38,19 +38,24 @@ Driver driver_of(const Problem& problem, int lanes) {
 
 namespace {
 
-template <class Real>
-std::unique_ptr<Executor> make_with(Problem problem, const KernelSet<Real>& kernels) {
-  // Far beyond any memory, and near enough to 63 bits for sizes computed of it to overflow: packing
-  // fills up vectors or tiles, and writes a complex value as four reals.
-  const std::int64_t most_padding = std::max(kernels.lanes, max_tile_rows);
-  static_cast<void>(count_of({problem.pattern.nnz(), 4, most_padding, sizeof(Real)}));
+/// One column without gaps is also one row.
+Problem with_one_column_as_row(Problem problem) {
   if (problem.operation != Operation::gradient && problem.layout == Layout::batch_last &&
       problem.batch == 1 && problem.x_stride() == 1 && problem.y_stride() == 1) {
-    // One column without gaps is also one row.
     problem.layout = Layout::batch_first;
     problem.cols_stride = 0;
     problem.rows_stride = 0;
   }
+  return problem;
+}
+
+template <class Real>
+std::unique_ptr<Executor> make_with(const Problem& given, const KernelSet<Real>& kernels) {
+  const Problem problem = with_one_column_as_row(given);
+  // Far beyond any memory, and near enough to 63 bits for sizes computed of it to overflow: packing
+  // fills up vectors or tiles, and writes a complex value as four reals.
+  const std::int64_t most_padding = std::max(kernels.lanes, max_tile_rows);
+  static_cast<void>(count_of({problem.pattern.nnz(), 4, most_padding, sizeof(Real)}));
   switch (driver_of(problem, kernels.lanes)) {
     case Driver::rows:
       return make_rows(problem, kernels);
@@ -69,7 +74,8 @@ std::unique_ptr<Executor> make_on(const Isa& isa, const Problem& problem) {
   return is_wide(problem.dtype) ? make_with(problem, *isa.f64) : make_with(problem, *isa.f32);
 }
 
-double predict_on(const Isa& isa, const Problem& problem) {
+double predict_on(const Isa& isa, const Problem& given) {
+  const Problem problem = with_one_column_as_row(given);
   return seconds_on_threads(is_wide(problem.dtype) ? seconds_alone(problem, *isa.f64)
                                                    : seconds_alone(problem, *isa.f32));
 }
