@@ -1,4 +1,11 @@
 // Where a plan runs.
+//
+// How many threads the CPU uses: the one that calls, and others of the library's own, for whatever takes
+// longer than some ten microseconds. In all as many as a parallel region of OpenMP would have, where its
+// runtime is loaded (omp_set_num_threads, torch.set_num_threads, one inside a region), else OMP_NUM_THREADS,
+// else the CPUs of the process. They are started when they are first needed and shared by all who call.
+// One that cannot be created, or has to wait for its CPU, is done without: the caller does its part. A
+// forked child starts its own.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// One-shot calls on views whose sizes are checked.
+// One-shot calls on views whose sizes are checked. device.hpp says how many threads they use.
 #pragma once
 
 #include <cstdint>

@@ -6,25 +6,22 @@
 #include <cstdlib>
 #include <thread>
 
-#if defined(_OPENMP)
-#include <omp.h>
-#endif
-
+#include "cpu/openmp.hpp"
 #include "cpu/thread_pool.hpp"
 
 namespace kronsparse {
 namespace {
 
+constexpr double seconds_to_wake = 5e-6;
+
 /// `threads` threads woken, their work shared, and the last of them waited for.
 double seconds_shared(double seconds_alone, int threads) {
-  constexpr double seconds_to_wake = 5e-6;
   constexpr double seconds_for_each = 5e-7;
   return seconds_to_wake + (seconds_for_each * threads) + (seconds_alone / threads);
 }
 
-#if !defined(_OPENMP)
 /// The first number of OMP_NUM_THREADS, which may be a list, else the CPUs of this process.
-int threads_of_environment() {
+int threads_without_openmp() {
   const char* const text = std::getenv("OMP_NUM_THREADS");
   const long given = text == nullptr ? 0 : std::strtol(text, nullptr, 10);
   if (given > 0) return static_cast<int>(std::min<long>(given, most_threads));
@@ -32,20 +29,17 @@ int threads_of_environment() {
   if (sched_getaffinity(0, sizeof cpus, &cpus) == 0) return CPU_COUNT(&cpus);
   return static_cast<int>(std::thread::hardware_concurrency());
 }
-#endif
 
 }  // namespace
 
 int thread_count() {
-#if defined(_OPENMP)
-  const int threads = omp_in_parallel() != 0 ? 1 : omp_get_max_threads();
-#else
-  static const int threads = threads_of_environment();
-#endif
-  return std::clamp(threads, 1, most_threads);
+  static const int otherwise = threads_without_openmp();
+  const int openmp = openmp_threads();
+  return std::clamp(openmp > 0 ? openmp : otherwise, 1, most_threads);
 }
 
 int threads_for(double seconds_alone) {
+  if (seconds_alone <= seconds_to_wake) return 1;  // what is so short should not even ask for the number
   const int all = thread_count();
   return seconds_shared(seconds_alone, all) < seconds_alone ? all : 1;
 }

@@ -3,9 +3,9 @@
 
 namespace kronsparse {
 
-/// What OpenMP would use here and now (omp_set_num_threads, OMP_NUM_THREADS, else the CPUs of this process),
-/// and 1 inside a parallel region of OpenMP. A build without OpenMP reads OMP_NUM_THREADS itself. The
-/// threads are this library's own: thread_pool.hpp.
+/// What OpenMP would use here and now, where a runtime of it is loaded (omp_set_num_threads,
+/// torch.set_num_threads; 1 inside a parallel region); else OMP_NUM_THREADS, else the CPUs of this process.
+/// The threads are this library's own: thread_pool.hpp.
 [[nodiscard]] int thread_count();
 
 /// One thread or all of them: all where they finish earlier what takes one of
