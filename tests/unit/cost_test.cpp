@@ -59,9 +59,11 @@ TEST(Cost, PlainLoopsAreNotChosenOtherwise) {
   for (const std::string dtype : {"f32", "f64", "f16", "bf16", "complex64", "complex128"})
     for (const std::string layout : {" batch_first", " batch_last"})
       for (const std::string operation : {"", "transposed ", "gradient "})
-        for (const std::string size : {" B=16 4x16x16x4", " B=64 1x32x32x1", " B=64 2x48x48x16"})
-          EXPECT_NE(chosen(operation + dtype + layout + size), "reference")
-              << operation << dtype << layout << size;
+        for (const std::string size : {" B=16 4x16x16x4", " B=64 1x32x32x1", " B=64 2x48x48x16"}) {
+          std::string problem = operation;
+          problem.append(dtype).append(layout).append(size);
+          EXPECT_NE(chosen(problem), "reference") << problem;
+        }
 }
 
 TEST(Cost, GrowsWithTheBatch) {
