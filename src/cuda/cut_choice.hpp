@@ -1,7 +1,12 @@
 // Cuts of a problem with their predicted times, for kernels that can cut it in many ways. Host code only.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <limits>
+#include <memory>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace kronsparse::cuda {
@@ -10,6 +15,67 @@ template <class Cut>
 struct CutChoice {
   Cut cut;
   double seconds = std::numeric_limits<double>::infinity();  ///< predicted; infinite where there is no way
+};
+
+/// The cheapest of the cuts that a search has seen. A search need not see them in the order in which they are
+/// enumerated, nor those that a bound excludes: of equals it keeps the one that is enumerated first, and so
+/// finds what cheapest() finds among all.
+template <class Cut>
+class BestCut {
+ public:
+  /// Whether no cut that takes at least so long can be the best. Bounds are sums of what predictions are sums
+  /// of, in another order, so their last bits differ.
+  [[nodiscard]] bool excludes(double at_least) const { return at_least * (1 - 1e-9) >= choice_.seconds; }
+  /// The number tells which of equal cuts is enumerated first.
+  void offer(const Cut& cut, double seconds, int number) {
+    if (seconds > choice_.seconds || (seconds == choice_.seconds && number >= number_)) return;
+    choice_ = {cut, seconds};
+    number_ = number;
+  }
+  [[nodiscard]] const CutChoice<Cut>& choice() const { return choice_; }
+
+ private:
+  CutChoice<Cut> choice_;
+  int number_ = std::numeric_limits<int>::max();
+};
+
+/// Branches of a search: the beginnings of cuts in the order of enumeration, each with what all cuts take at
+/// least that begin so. Makes nothing before it is added: most of the room is never used.
+template <class Cut, int most>
+class Branches {
+ public:
+  void add(const Cut& cut, double at_least) {
+    at_least_[static_cast<std::size_t>(count_)] = at_least;
+    std::construct_at(&room_.cuts[count_], cut);
+    ++count_;
+  }
+  /// Visits those first that promise most, until no other can hold the best cut: visit(cut, number).
+  template <class Visitor>
+  void visit_promising(const BestCut<Cut>& best, Visitor&& visit) {
+    constexpr double visited = std::numeric_limits<double>::infinity();
+    for (;;) {
+      int next = -1;
+      double least = visited;
+      for (int at = 0; at < count_; ++at)
+        if (at_least_[static_cast<std::size_t>(at)] < least) {
+          next = at;
+          least = at_least_[static_cast<std::size_t>(at)];
+        }
+      if (next < 0 || best.excludes(least)) return;
+      visit(std::as_const(room_.cuts[next]), next);
+      at_least_[static_cast<std::size_t>(next)] = visited;
+    }
+  }
+
+ private:
+  static_assert(std::is_trivially_copyable_v<Cut>);
+  union Room {
+    Room() {}
+    Cut cuts[most];
+  };
+  int count_ = 0;
+  std::array<double, most> at_least_;
+  Room room_;
 };
 
 /// The cheapest; of none, one that takes for ever.

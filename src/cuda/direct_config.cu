@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "cuda/alignment.hpp"
@@ -8,6 +9,7 @@ namespace kronsparse::cuda::direct {
 namespace {
 
 constexpr std::int64_t max_blocks = std::int64_t{1} << 27;
+constexpr int max_l_warps = 16;
 constexpr std::int64_t max_offset = std::int64_t{1} << 31;  // of an element of x, from its i
 
 /// Blocks of the kernel that each multiprocessor gets.
@@ -96,6 +98,20 @@ constexpr Costs costs_of_one_j{.start = 0,
                                .weights_again = 0.104,
                                .half_sector = 0};
 
+/// Lines of 128 bytes that a warp's load needs: neighbouring terms lie d elements apart.
+double lines_of_load(const Shape& shape, const Product& p) {
+  return p.d > shape.block_j ? std::max(8.0, static_cast<double>(std::min<std::int64_t>(p.d, 64)) / 2) : 8;
+}
+
+/// Of a warp.
+double steps_and_ending(const Cut& cut, const Costs& costs) {
+  const Shape& shape = cut.shape;
+  const double steps = std::ceil(1.0 * cut.steps / shape.at_once) * costs.round + cut.steps * costs.step;
+  const double ending = cut.l_warps == 1 ? shape.items() * costs.item
+                                         : std::ceil(1.0 * shape.items() / cut.l_warps) * costs.exchanged;
+  return steps + ending;
+}
+
 /// Seconds of a run.
 double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const Shape& shape = cut.shape;
@@ -112,19 +128,15 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
       static_cast<double>(p.batch) /
       static_cast<double>(std::int64_t{cut.sample_blocks} * cut.sample_warps * shape.tiles * tile_samples);
   const double step_loads = shape.loads() * shape.tiles * existing;
-  // Lines of 128 bytes that a warp's load needs: neighbouring terms lie d elements apart.
   const bool is_part = p.d > shape.block_j;
-  const double lines = is_part ? std::max(8.0, static_cast<double>(std::min<std::int64_t>(p.d, 64)) / 2) : 8;
+  const double lines = lines_of_load(shape, p);
   const bool halves_sectors = is_part && cut.rows * shape.block_j % 16 != 0;  // blocks fetch them twice
   const double weights = static_cast<double>(weight_bytes(cut, p)) / facts.memory_rate;
   const double sums = cut.l_warps == 1 ? 0 : warps * shape.items() * shape.item_floats();
   const double stores = warps / cut.l_warps * shape.items() * existing;
 
-  const double steps = std::ceil(1.0 * cut.steps / shape.at_once) * costs.round + cut.steps * costs.step;
-  const double ending = cut.l_warps == 1 ? shape.items() * costs.item
-                                         : std::ceil(1.0 * shape.items() / cut.l_warps) * costs.exchanged;
   const double of_a_block =
-      steps + ending + warps * costs.warp + (cut.sample_warps > 1 ? costs.sample_warps : 0);
+      steps_and_ending(cut, costs) + warps * costs.warp + (cut.sample_warps > 1 ? costs.sample_warps : 0);
   const double of_all = warps * cut.steps * step_loads * lines * costs.line +
                         warps * cut.steps * shape.operands() * costs.operand + (sums + stores) * costs.sum +
                         (is_part ? warps * 512 * shape.at_once * step_loads * costs.byte_under_way : 0);
@@ -133,6 +145,46 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
          weights * (waiting * costs.weights_ahead + cut.sample_blocks * costs.weights_again) +
          (halves_sectors ? blocks * warps * cut.steps * step_loads * lines * costs.half_sector : 0);
 }
+
+/// Seconds that cuts of one shape take at least whose l is split in one way.
+class Bound {
+ public:
+  Bound(const Cut& cut, const Product& p, const GpuFacts& facts)
+      : costs_(cut.shape.x_is_left() ? costs_of_one_j : costs_of_several_j),
+        multiprocessors_(std::max(facts.multiprocessors, 1)) {
+    const Shape& shape = cut.shape;
+    const double row_warps =
+        static_cast<double>(p.a * divided_up(p.b, shape.tile_k()) * cut.j_groups) * cut.l_warps;
+    const double weights = row_warps * cut.chunk_bytes() / facts.memory_rate;
+    // Of all rows and samples, however these are shared out to blocks and warps.
+    const double sample_tiles = static_cast<double>(p.batch) / tile_samples;
+    const double lines = cut.steps * shape.loads() * sample_tiles * lines_of_load(shape, p);
+    const double operands = cut.steps * shape.operands() * std::ceil(sample_tiles / shape.tiles);
+    common_ = costs_.start + shape.registers() * shape.at_once * costs_.registers +
+              row_warps * (lines * costs_.line + operands * costs_.operand) / multiprocessors_;
+    warp_ = steps_and_ending(cut, costs_);
+    again_ = weights * costs_.weights_again;
+    ahead_ = costs_.waiting + weights * costs_.weights_ahead;
+    registers_ = 32.0 * (40 + shape.registers());
+  }
+
+  [[nodiscard]] double seconds() const { return common_ + warp_ + again_; }
+  /// The same with so many rows and samples of a block.
+  [[nodiscard]] double seconds(const Cut& cut, double blocks) const {
+    const double warps = cut.warps(), of_each = std::ceil(blocks / multiprocessors_);
+    const double room = std::max(1.0, std::floor(65536 / (registers_ * warps)));
+    const double waves = std::ceil(of_each / room);
+    const double waiting = 1 - std::clamp(room * multiprocessors_ / blocks - 1, 0.0, 1.0);
+    return common_ + blocks * costs_.block + (waves - 1) * costs_.wave + waiting * ahead_ +
+           cut.sample_blocks * again_ +
+           waves * (warp_ + warps * costs_.warp + (cut.sample_warps > 1 ? costs_.sample_warps : 0));
+  }
+
+ private:
+  const Costs& costs_;
+  double multiprocessors_;
+  double common_ = 0, warp_ = 0, again_ = 0, ahead_ = 0, registers_ = 0;
+};
 
 /// The widest loads that every term of every sample allows; no tiles where there are none.
 Shape shape_for(const Product& p) {
@@ -146,8 +198,9 @@ Shape shape_for(const Product& p) {
   return {0, 0, 0};
 }
 
+/// The beginnings of cuts: their shapes, and how l is split.
 template <class Visitor>
-void for_each_cut(const Product& p, const GpuFacts& facts, Visitor&& visit) {
+void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit) {
   Cut cut;
   cut.shape = shape_for(p);
   if (cut.shape.tiles == 0 || p.x_feature != 1 || p.y_feature != 1) return;
@@ -158,24 +211,58 @@ void for_each_cut(const Product& p, const GpuFacts& facts, Visitor&& visit) {
   constexpr std::int64_t max_steps = 1 << 10;
   if (all_steps > max_steps || divided_up(p.b, cut.shape.tile_k()) * j_groups > max_blocks / p.a) return;
   cut.j_groups = static_cast<int>(j_groups);
+  const int steps = static_cast<int>(all_steps);
   for (const Shape& shape : shapes) {
     if (shape.block_j != cut.shape.block_j || shape.load != cut.shape.load) continue;
     if (shape.tiles > 1 && shape.tiles / 2 >= all_tiles) continue;  // half of them would do
     cut.shape = shape;
-    const std::int64_t all_rows = divided_up(p.b, shape.tile_k()) * j_groups;
-    for (cut.l_warps = 1; cut.l_warps <= 16; ++cut.l_warps)
-      for (cut.rows = 1; cut.rows <= 8; cut.rows *= 2)
-        for (cut.sample_warps = 1; cut.sample_warps <= 8; cut.sample_warps *= 2) {
-          if (cut.warps() > shape.max_warps() || (cut.rows > 1 && cut.rows > all_rows)) continue;
-          if (cut.sample_warps > 1 && cut.sample_warps / 2 * shape.tiles >= all_tiles) continue;
-          cut.steps = static_cast<int>(divided_up(all_steps, cut.l_warps));
-          if (cut.l_warps > 1 && (cut.l_warps - 1) * cut.steps >= all_steps) continue;
-          if (static_cast<std::size_t>(shared_layout(cut).total) > facts.shared_bytes) continue;
-          cut.row_blocks = static_cast<int>(divided_up(all_rows, cut.rows));
-          cut.sample_blocks = static_cast<int>(divided_up(all_tiles, cut.sample_warps * shape.tiles));
-          visit(cut);
-        }
+    for (cut.l_warps = 1; cut.l_warps <= std::min(shape.max_warps(), max_l_warps); ++cut.l_warps) {
+      cut.steps = (steps + cut.l_warps - 1) / cut.l_warps;
+      if (cut.l_warps > 1 && (cut.l_warps - 1) * cut.steps >= steps) continue;
+      if (packed_as != nullptr && packed_as->steps * packed_as->l_warps != cut.steps * cut.l_warps) continue;
+      visit(cut);
+    }
   }
+}
+
+/// Visits the ways to complete a cut: rows and samples of a block. `may_be` is asked before it is known
+/// whether it fits into shared memory.
+template <class MayBe, class Visitor>
+void for_each_completion(Cut cut, const Product& p, const GpuFacts& facts, const Cut* packed_as,
+                         MayBe&& may_be, Visitor&& visit) {
+  const Shape& shape = cut.shape;
+  const std::int64_t all_tiles = divided_up(p.batch, tile_samples);
+  const std::int64_t all_rows = divided_up(p.b, shape.tile_k()) * cut.j_groups;
+  for (cut.rows = 1; cut.rows <= 8; cut.rows *= 2) {
+    if (cut.chunks() > shape.max_warps() || (cut.rows > 1 && cut.rows > all_rows)) break;
+    cut.row_blocks = static_cast<int>(divided_up(all_rows, cut.rows));
+    if (packed_as != nullptr && !same_order(cut, *packed_as)) continue;
+    for (cut.sample_warps = 1; cut.sample_warps <= 8; cut.sample_warps *= 2) {
+      if (cut.warps() > shape.max_warps()) break;
+      if (cut.sample_warps > 1 && cut.sample_warps / 2 * shape.tiles >= all_tiles) break;
+      cut.sample_blocks = static_cast<int>(divided_up(all_tiles, cut.sample_warps * shape.tiles));
+      if (!may_be(cut)) continue;
+      if (static_cast<std::size_t>(shared_layout(cut).total) <= facts.shared_bytes) visit(cut);
+    }
+  }
+}
+
+Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_as) {
+  const Product p = planned_product_of(problem);
+  Branches<Cut, static_cast<int>(shapes.size()) * max_l_warps> branches;
+  for_each_beginning(p, packed_as,
+                     [&](const Cut& cut) { branches.add(cut, Bound(cut, p, facts).seconds()); });
+  BestCut<Cut> best;
+  branches.visit_promising(best, [&](const Cut& beginning, int branch) {
+    const Bound bound(beginning, p, facts);
+    int number = branch * 16;  // ways to complete a cut
+    const auto may_be = [&](const Cut& cut) {
+      return !best.excludes(bound.seconds(cut, static_cast<double>(blocks_of(cut, p))));
+    };
+    for_each_completion(beginning, p, facts, packed_as, may_be,
+                        [&](const Cut& cut) { best.offer(cut, predict_cut(cut, p, facts), number++); });
+  });
+  return best.choice();
 }
 
 }  // namespace
@@ -183,8 +270,19 @@ void for_each_cut(const Product& p, const GpuFacts& facts, Visitor&& visit) {
 std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts) {
   const Product p = planned_product_of(problem);
   std::vector<Choice> all;
-  for_each_cut(p, facts, [&](const Cut& cut) { all.push_back({cut, predict_cut(cut, p, facts)}); });
+  for_each_beginning(p, nullptr, [&](const Cut& beginning) {
+    for_each_completion(
+        beginning, p, facts, nullptr, [](const Cut&) { return true; },
+        [&](const Cut& cut) {
+          all.push_back({cut, predict_cut(cut, p, facts)});
+        });
+  });
   return all;
+}
+
+Choice choose(const Problem& problem, const GpuFacts& facts) { return search(problem, facts, nullptr); }
+Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as) {
+  return search(problem, facts, &packed_as);
 }
 
 int shared_percent(const Cut& cut, const Product& p, const GpuFacts& facts) {

@@ -22,8 +22,19 @@ using Choice = CutChoice<Cut>;
 /// the weights of 16 outputs (8 where d is 1) do not fit into shared memory.
 [[nodiscard]] std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts);
 /// The cheapest of them, by the cost model.
-[[nodiscard]] inline Choice choose(const Problem& problem, const GpuFacts& facts) {
-  return cheapest(choices(problem, facts));
+[[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts);
+/// The cheapest of those that read weights in the order of another cut of the same factor.
+[[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as);
+
+/// Whether two cuts of one factor read the same packed weights. Rows are numbered through all blocks, steps
+/// through all warps: how many a block or a warp has matters no more than samples do. But where x is the left
+/// operand one tile of samples has another order of terms than several.
+[[nodiscard]] inline bool same_order(const Cut& one, const Cut& other) {
+  const Shape &first = one.shape, &second = other.shape;
+  return first.block_j == second.block_j && first.load == second.load && first.outputs == second.outputs &&
+         (!first.x_is_left() || (first.tiles == 1) == (second.tiles == 1)) &&
+         one.steps * one.l_warps == other.steps * other.l_warps && one.j_groups == other.j_groups &&
+         std::int64_t{one.rows} * one.row_blocks == std::int64_t{other.rows} * other.row_blocks;
 }
 
 [[nodiscard]] inline std::int64_t blocks_of(const Cut& cut, const Product& p) {

@@ -32,16 +32,23 @@ void let_first_blocks_ask(Cut& cut, const Product& p, const GpuFacts& facts) {
   if (cut.early_tiles > 0) cut.early_blocks = static_cast<int>(free);
 }
 
-/// Seconds of a run; fitted to 1,516 cuts of 92 problems on an H200: what it prefers takes 1.02 times as long
-/// as the best in the mean, and 8 % more or less than it says.
-double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
+/// What a run's seconds are made of.
+struct Parts {
+  double working, reading;  ///< beside each other
+  double added;             ///< to the longest
+  double factor;            ///< of all
+};
+constexpr double shortest = 2.65e-6;  // however little there is to do
+constexpr double sharpness = 7.6;     // of the largest of three
+
+/// Fitted to 1,516 cuts of 92 problems on an H200: what they prefer takes 1.02 times as long as the best in
+/// the mean, and 8 % more or less than they say.
+Parts parts_of(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const int d = cut.shape.d;
   const double tile_seconds = d == 4 ? 0.674e-6 : d == 8 ? 0.810e-6 : 0.855e-6;
   constexpr double start = 1.29e-6, wave_seconds = 1.73e-6;
-  constexpr double shortest = 2.65e-6;                            // however little there is to do
   constexpr double memory_start = 1.49e-6, memory_share = 0.944;  // of the time to read weights
   constexpr double weights_rate = 53.8e12, x_rate = 30.9e12;      // from L2, beside all else
-  constexpr double sharpness = 7.6;                               // of the largest of three
   constexpr double missing_samples = 1.4;  // of boxes that have less than half of theirs
   constexpr double only_reader = 1.2;  // of weights: none of a later tile's are in L2 when it asks for them
 
@@ -50,34 +57,58 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double working = start + waves * cut.tiles * tile_seconds + (waves - 1) * wave_seconds;
   const double reading =
       memory_start + memory_share * static_cast<double>(weight_bytes(cut, p)) / facts.memory_rate;
-  const double longest =
-      working * std::pow(1 + std::pow(shortest / working, sharpness) + std::pow(reading / working, sharpness),
-                         1 / sharpness);
-  const double seconds = longest + blocks * cut.tiles * tile_weight_bytes / weights_rate +
-                         blocks * warps * warp_boxes * box_bytes / x_rate;
-  return seconds * (p.batch < tile_samples / 2 ? missing_samples : p.batch <= tile_samples ? only_reader : 1);
+  return {.working = working,
+          .reading = reading,
+          .added = blocks * cut.tiles * tile_weight_bytes / weights_rate +
+                   blocks * warps * warp_boxes * box_bytes / x_rate,
+          .factor = p.batch < tile_samples / 2 ? missing_samples
+                    : p.batch <= tile_samples  ? only_reader
+                                               : 1};
 }
 
+double seconds_of(const Parts& parts) {
+  const double longest = parts.working * std::pow(1 + std::pow(shortest / parts.working, sharpness) +
+                                                      std::pow(parts.reading / parts.working, sharpness),
+                                                  1 / sharpness);
+  return (longest + parts.added) * parts.factor;
+}
+/// At least; takes less time to compute.
+double bound_of(const Parts& parts) {
+  return (std::max({parts.working, parts.reading, shortest}) + parts.added) * parts.factor;
+}
+
+/// Visits cuts, without what the first blocks ask for, which does not change the seconds.
 template <class Visitor>
-void for_each_cut(const Product& p, const GpuFacts& facts, Visitor&& visit) {
+void for_each_cut(const Product& p, const GpuFacts& facts, const Cut* packed_as, Visitor&& visit) {
   if (p.x_feature != 1 || p.y_feature != 1 || p.batch > max_samples) return;
   const auto* shape = std::ranges::find(shapes, Shape{static_cast<int>(std::min<std::int64_t>(p.d, 64))});
   if (shape == shapes.end() || p.c > shape->terms() || p.c * p.d % row_elements != 0) return;
   if (!x_view(p, nullptr).strides_fit()) return;
   if (static_cast<std::size_t>(shared_layout().total) > facts.shared_bytes) return;
   const std::int64_t all_tiles = divided_up(p.b, tile_outputs);
+  const std::int64_t sample_blocks = divided_up(p.batch, tile_samples);
   for (std::int64_t tiles = 1; tiles <= std::min(all_tiles, max_tiles); ++tiles) {
     const std::int64_t k_blocks = divided_up(all_tiles, tiles);
     if (divided_up(all_tiles, k_blocks) != tiles) continue;  // fewer would do
-    const std::int64_t sample_blocks = divided_up(p.batch, tile_samples);
     if (k_blocks > max_blocks / p.a / sample_blocks) continue;
-    Cut cut{.shape = *shape,
-            .tiles = static_cast<int>(tiles),
-            .k_blocks = static_cast<int>(k_blocks),
-            .sample_blocks = static_cast<int>(sample_blocks)};
-    let_first_blocks_ask(cut, p, facts);
-    visit(cut);
+    const Cut cut{.shape = *shape,
+                  .tiles = static_cast<int>(tiles),
+                  .k_blocks = static_cast<int>(k_blocks),
+                  .sample_blocks = static_cast<int>(sample_blocks)};
+    if (packed_as == nullptr || same_order(cut, *packed_as)) visit(cut);
   }
+}
+
+Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_as) {
+  const Product p = planned_product_of(problem);
+  BestCut<Cut> best;
+  for_each_cut(p, facts, packed_as, [&](const Cut& cut) {
+    const Parts parts = parts_of(cut, p, facts);
+    if (!best.excludes(bound_of(parts))) best.offer(cut, seconds_of(parts), cut.tiles);
+  });
+  Choice choice = best.choice();
+  if (std::isfinite(choice.seconds)) let_first_blocks_ask(choice.cut, p, facts);
+  return choice;
 }
 
 }  // namespace
@@ -85,8 +116,16 @@ void for_each_cut(const Product& p, const GpuFacts& facts, Visitor&& visit) {
 std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts) {
   const Product p = planned_product_of(problem);
   std::vector<Choice> all;
-  for_each_cut(p, facts, [&](const Cut& cut) { all.push_back({cut, predict_cut(cut, p, facts)}); });
+  for_each_cut(p, facts, nullptr, [&](const Cut& cut) {
+    all.push_back({cut, seconds_of(parts_of(cut, p, facts))});
+    let_first_blocks_ask(all.back().cut, p, facts);
+  });
   return all;
+}
+
+Choice choose(const Problem& problem, const GpuFacts& facts) { return search(problem, facts, nullptr); }
+Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as) {
+  return search(problem, facts, &packed_as);
 }
 
 Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights) {

@@ -21,8 +21,15 @@ using Choice = CutChoice<Cut>;
 /// are apart by what the copy engine does not take.
 [[nodiscard]] std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts);
 /// The cheapest of them, by the cost model.
-[[nodiscard]] inline Choice choose(const Problem& problem, const GpuFacts& facts) {
-  return cheapest(choices(problem, facts));
+[[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts);
+/// The cheapest of those that read weights in the order of another cut of the same factor.
+[[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as);
+
+/// Whether two cuts of one factor read the same packed weights. Tiles are numbered through all blocks: how
+/// many a block has matters no more than its samples.
+[[nodiscard]] inline bool same_order(const Cut& one, const Cut& other) {
+  return one.shape == other.shape &&
+         std::int64_t{one.tiles} * one.k_blocks == std::int64_t{other.tiles} * other.k_blocks;
 }
 
 [[nodiscard]] inline std::int64_t blocks_of(const Cut& cut, const Product& p) {

@@ -20,8 +20,16 @@ using Choice = CutChoice<Cut>;
 /// Every cut worth considering; none where d has no shape or shared memory is too small.
 [[nodiscard]] std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts);
 /// The cheapest of them, by the cost model.
-[[nodiscard]] inline Choice choose(const Problem& problem, const GpuFacts& facts) {
-  return cheapest(choices(problem, facts));
+[[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts);
+/// The cheapest of those that read weights in the order of another cut of the same factor.
+[[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as);
+
+/// Whether two cuts of one factor read the same packed weights. Slabs are numbered through all blocks that
+/// split l: how many a block has matters no more than warpgroups and stages do.
+[[nodiscard]] inline bool same_order(const Cut& one, const Cut& other) {
+  return one.shape == other.shape &&
+         std::int64_t{one.slabs} * one.splits == std::int64_t{other.slabs} * other.splits &&
+         one.k_blocks == other.k_blocks && one.j_groups == other.j_groups;
 }
 
 [[nodiscard]] inline std::int64_t blocks_of(const Cut& cut, const Product& p) {

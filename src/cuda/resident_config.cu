@@ -48,7 +48,7 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
 }
 
 template <class Visitor>
-void for_each_cut(const Product& p, const GpuFacts& facts, Visitor&& visit) {
+void for_each_cut(const Product& p, const GpuFacts& facts, const Cut* packed_as, Visitor&& visit) {
   if (p.x_feature != 1 || p.y_feature != 1 || p.batch > max_samples) return;
   for (const Shape& shape : shapes) {
     if (shape.d != p.d || p.c > shape.terms() || p.c * p.d % row_elements != 0) continue;
@@ -62,9 +62,19 @@ void for_each_cut(const Product& p, const GpuFacts& facts, Visitor&& visit) {
                     .passes = static_cast<int>(passes),
                     .k_tiles = static_cast<int>(k_tiles),
                     .sample_blocks = static_cast<int>(sample_blocks)};
+      if (packed_as != nullptr && !same_order(cut, *packed_as)) continue;
       if (static_cast<std::size_t>(shared_layout(cut).total) <= facts.shared_bytes) visit(cut);
     }
   }
+}
+
+Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_as) {
+  const Product p = planned_product_of(problem);
+  BestCut<Cut> best;
+  int number = 0;
+  for_each_cut(p, facts, packed_as,
+               [&](const Cut& cut) { best.offer(cut, predict_cut(cut, p, facts), number++); });
+  return best.choice();
 }
 
 }  // namespace
@@ -72,8 +82,13 @@ void for_each_cut(const Product& p, const GpuFacts& facts, Visitor&& visit) {
 std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts) {
   const Product p = planned_product_of(problem);
   std::vector<Choice> all;
-  for_each_cut(p, facts, [&](const Cut& cut) { all.push_back({cut, predict_cut(cut, p, facts)}); });
+  for_each_cut(p, facts, nullptr, [&](const Cut& cut) { all.push_back({cut, predict_cut(cut, p, facts)}); });
   return all;
+}
+
+Choice choose(const Problem& problem, const GpuFacts& facts) { return search(problem, facts, nullptr); }
+Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as) {
+  return search(problem, facts, &packed_as);
 }
 
 Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights) {

@@ -17,6 +17,7 @@
 #include <type_traits>
 
 #include "cuda/epilogue.cuh"
+#include "cuda/packed_weights.cuh"
 #include "cuda/small_batch_x.cuh"
 #include "kronsparse/problem.hpp"
 
@@ -136,42 +137,43 @@ struct Arguments {
   bool quads;  ///< whether y can be written four features at a time
 };
 
-/// The weights in the order in which blocks, groups, warps and lanes read them.
+/// The weight that is element `e` of a packed vector of 16 bytes: blocks, groups, warps and lanes read
+/// vectors one after the other.
+template <class T>
+[[nodiscard]] __host__ __device__ inline PackedPlace packed_place(const Cut& cut, std::int64_t vector,
+                                                                  int e) {
+  Digits digits(vector);
+  const auto lane = static_cast<int>(digits.take(32));
+  const std::int64_t tile = digits.take(cut.tiles_per_warp), segment = digits.take(cut.segments),
+                     warp = digits.take(cut.warps()), group = digits.take(cut.groups),
+                     rank = digits.take(cut.cluster), k_block = digits.take(cut.k_blocks),
+                     j_block = digits.take(cut.j_groups);
+  const std::int64_t row = (k_block * cut.groups + group) * cut.rows_per_group + warp / cut.warps_per_row;
+  const int first_position =
+      static_cast<int>((warp % cut.warps_per_row) * cut.tiles_per_warp + tile) * Tile<T>::tile_l;
+  const auto place = Tile<T>::place(lane, e);
+  return {.i = digits.rest(),
+          .k = row / cut.j_group * Tile<T>::tile_k + place.k,
+          .l = (rank * cut.segments + segment) * cut.positions<T>() +
+               cut.order<T>().l_at(first_position + place.l),
+          .j = j_block * cut.j_group + row % cut.j_group};
+}
+
+/// The weights in the order in which they are read.
 template <class T>
 __global__ void pack(uint4* packed, const T* values, Cut cut, std::int64_t vectors, std::int64_t b,
                      std::int64_t c, std::int64_t d, std::int64_t k_stride, std::int64_t l_stride) {
   for (std::int64_t index = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x; index < vectors;
        index += std::int64_t{gridDim.x} * blockDim.x) {
-    const int lane = static_cast<int>(index % 32);
-    std::int64_t rest = index / 32;
-    const auto take = [&rest](std::int64_t count) {
-      const std::int64_t digit = rest % count;
-      rest /= count;
-      return digit;
-    };
-    const std::int64_t tile = take(cut.tiles_per_warp);
-    const std::int64_t segment = take(cut.segments);
-    const std::int64_t warp = take(cut.warps());
-    const std::int64_t group = take(cut.groups);
-    const std::int64_t rank = take(cut.cluster);
-    const std::int64_t k_block = take(cut.k_blocks);
-    const std::int64_t j_block = take(cut.j_groups);
-    const std::int64_t i = rest;
-    const std::int64_t row = (k_block * cut.groups + group) * cut.rows_per_group + warp / cut.warps_per_row;
-    const std::int64_t j = j_block * cut.j_group + row % cut.j_group;
-    const int first_position =
-        static_cast<int>((warp % cut.warps_per_row) * cut.tiles_per_warp + tile) * Tile<T>::tile_l;
     union {
       T element[Tile<T>::vector];
       uint4 bits;
     } out;
     out.bits = {0, 0, 0, 0};
     for (int e = 0; e < Tile<T>::vector; ++e) {
-      const auto place = Tile<T>::place(lane, e);
-      const std::int64_t k = row / cut.j_group * Tile<T>::tile_k + place.k;
-      const std::int64_t l = (rank * cut.segments + segment) * cut.positions<T>() +
-                             cut.order<T>().l_at(first_position + place.l);
-      if (k < b && l < c && j < d) out.element[e] = values[i * b * c * d + k * k_stride + l * l_stride + j];
+      const PackedPlace at = packed_place<T>(cut, index, e);
+      if (at.k < b && at.l < c && at.j < d)
+        out.element[e] = values[at.i * b * c * d + at.k * k_stride + at.l * l_stride + at.j];
     }
     packed[index] = out.bits;
   }
@@ -297,8 +299,8 @@ struct Sums<T, n_tiles, false> {
   std::uint32_t x_first;
   int row_bytes, samples;
 
-  __device__ Sums(std::uint32_t x, std::uint32_t, int row_bytes, int samples, int)
-      : x_first(x), row_bytes(row_bytes), samples(samples) {}
+  __device__ Sums(std::uint32_t x, std::uint32_t, int bytes_of_row, int sample_count, int)
+      : x_first(x), row_bytes(bytes_of_row), samples(sample_count) {}
 
   __device__ void add_tile(const uint4& weights, int tile) {
 #pragma unroll
