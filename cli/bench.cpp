@@ -45,6 +45,7 @@ struct Options {
 struct Outcome {
   Problem problem;
   std::string implementation;
+  std::string forcing;  ///< the option that chooses it again
   Expected::Comparison comparison;
   std::optional<Timing> timing;  ///< absent when the answer was wrong
 };
@@ -68,12 +69,6 @@ class Rotation {
   }
 
   [[nodiscard]] const Plan& plan() const noexcept { return turns_.front().plan; }
-  /// One run, the result of which is in the tensor y.
-  void run_and_fetch() {
-    turns_.front().staged.clear_output();
-    plan().run(turns_.front().staged.operands());
-    turns_.front().staged.fetch_output();
-  }
   /// The next one's turn.
   void run() {
     const Turn& turn = turns_[next_];
@@ -89,6 +84,7 @@ class Rotation {
   void add(const Problem& problem, const std::string& implementation) {
     DeviceOperands staged(inputs_, y_, device_);
     Plan plan(problem, staged.values(), device_, implementation);
+    staged.make_workspace(plan);
     turns_.push_back({std::move(staged), std::move(plan)});
   }
 
@@ -99,21 +95,40 @@ class Rotation {
   std::size_t next_ = 0;
 };
 
+/// One run and its comparison.
+Outcome checked_run(const Problem& problem, Inputs& inputs, Tensor& y, Device device, const std::string& name,
+                    const Expected& expected) {
+  DeviceOperands staged(inputs, y, device);
+  const Plan plan(problem, staged.values(), device, name);
+  staged.make_workspace(plan);
+  staged.clear_output();
+  plan.run(staged.operands());
+  staged.fetch_output();
+  return {problem, plan.implementation(), forcing(plan, name), expected.compare(y), std::nullopt};
+}
+
 std::vector<Outcome> bench_problem(const Problem& problem, const Options& options, Device device,
                                    Progress& progress) {
   constexpr double reference_flops = 1e8;
   Inputs inputs = random_inputs(problem, options.seed);
-  const Expected expected(problem, inputs, choose_sample(problem, reference_flops, options.seed));
+  const Sample sample = choose_sample(problem, reference_flops, options.seed);
+  const Expected expected(problem, inputs, sample);
+  Inputs thinned;  // timed are the inputs as they were: zeros would make a GPU faster
+  if (needs_thinning(problem, sample)) {
+    thinned = random_inputs(problem, options.seed);
+    thin(thinned, problem, sample);
+  }
+  Inputs& checked = needs_thinning(problem, sample) ? thinned : inputs;
   Tensor y = output_tensor(problem);
   std::vector<Outcome> outcomes;
   for (const std::string& name :
        choose_implementations(problem, device, options.implementation, options.all)) {
-    Rotation rotation(problem, inputs, y, device, name);
-    const std::string implementation(rotation.plan().implementation());
-    progress.step(fmt::format("{}: {}", implementation, problem.to_string()));
-    rotation.run_and_fetch();
-    Outcome outcome{problem, implementation, expected.compare(y), std::nullopt};
-    if (outcome.comparison.pass) outcome.timing.emplace([&] { rotation.run(); }, options.timing, device);
+    Outcome outcome = checked_run(problem, checked, y, device, name, expected);
+    progress.step(fmt::format("{}: {}", outcome.implementation, problem.to_string()));
+    if (outcome.comparison.pass) {
+      Rotation rotation(problem, inputs, y, device, name);
+      outcome.timing.emplace([&] { rotation.run(); }, options.timing, device);
+    }
     outcomes.push_back(std::move(outcome));
   }
   return outcomes;
@@ -235,9 +250,9 @@ ExitCode run_bench(const Options& options) {
     if (outcome.comparison.pass) continue;
     exit_code = ExitCode::wrong_result;
     print_to_stderr(fmt::format(
-        "kronsparse: {}: {}: {}\n  reproduce: kronsparse check {} --device {} --impl {} --seed {}\n",
+        "kronsparse: {}: {}: {}\n  reproduce: kronsparse check {} --device {}{} --seed {}\n",
         outcome.implementation, outcome.problem.to_string(), outcome.comparison.failure,
-        shell_quoted(outcome.problem.to_string()), device.to_string(), outcome.implementation, options.seed));
+        shell_quoted(outcome.problem.to_string()), device.to_string(), outcome.forcing, options.seed));
   }
   const std::string report = report_as_json(outcomes, options, device, copy_rate);
   if (options.json) {
@@ -259,7 +274,10 @@ void add_bench_command(Arguments& arguments, ExitCode& exit_code) {
   const Command command = arguments.add_command("bench", "Time problems, after checking their answers");
   options->problems.add_options(command);
   command.flag("--all", options->all, "Time every implementation that accepts, not only the chosen one");
-  command.option("--impl", options->implementation, "Time this implementation or family").excludes("--all");
+  command
+      .option("--impl", options->implementation,
+              "Time this implementation or family, for a chain in every factor")
+      .excludes("--all");
   command.option("--device", options->device, device_help);
   command.option("--min-time", options->timing.min_seconds, "Seconds to spend on timing each, at least")
       .between(0.0, 3600.0)
@@ -278,6 +296,7 @@ turns on copies that together exceed its cache, and the GPU's own clock times th
 
 Examples:
   kronsparse bench "f32 batch_first B=4096 1x64x64x64" --all
+  kronsparse bench "f32 batch_first B=1024 1x64x64x64*64x64x64x1 +bias +gelu"
   kronsparse bench --file problems.txt --min-time 2 --out times.json)");
   command.callback([options, &exit_code] { exit_code = run_bench(*options); });
 }

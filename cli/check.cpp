@@ -37,7 +37,9 @@ std::vector<Outcome> check_problem(const Problem& problem, const Options& option
   constexpr double reference_flops = 1e9;  // a second or two of plain loops
   const double budget = options.full ? std::numeric_limits<double>::infinity() : reference_flops;
   Inputs inputs = random_inputs(problem, options.seed);
-  const Expected expected(problem, inputs, choose_sample(problem, budget, options.seed));
+  const Sample sample = choose_sample(problem, budget, options.seed);
+  thin(inputs, problem, sample);
+  const Expected expected(problem, inputs, sample);
   Tensor y = output_tensor(problem);
   DeviceOperands staged(inputs, y, device);
   std::vector<Outcome> outcomes;
@@ -46,14 +48,14 @@ std::vector<Outcome> check_problem(const Problem& problem, const Options& option
     if (name == "reference" && !expected.complete() && options.implementation.empty() && !outcomes.empty())
       continue;
     const Plan plan(problem, staged.values(), device, name);
+    staged.make_workspace(plan);
     staged.clear_output();
     plan.run(staged.operands());
     staged.fetch_output();
-    const std::string implementation(plan.implementation());
-    outcomes.push_back({problem.to_string(), implementation, expected.compare(y),
-                        fmt::format("kronsparse check {} --device {} --impl {} --seed {}{}",
-                                    shell_quoted(problem.to_string()), device.to_string(), implementation,
-                                    options.seed, options.full ? " --full" : "")});
+    outcomes.push_back(
+        {problem.to_string(), plan.implementation(), expected.compare(y),
+         fmt::format("kronsparse check {} --device {}{} --seed {}{}", shell_quoted(problem.to_string()),
+                     device.to_string(), forcing(plan, name), options.seed, options.full ? " --full" : "")});
   }
   return outcomes;
 }
@@ -67,12 +69,20 @@ Json as_json(const Outcome& outcome) {
            {"error_at_worst", comparison.error_at_worst},
            {"bound_at_worst", comparison.bound_at_worst},
            {"compared", comparison.compared},
-           {"elements", comparison.elements}};
+           {"elements", comparison.elements},
+           {"batch_share", comparison.batch_share}};
   if (!comparison.pass) {
     out["failure"] = comparison.failure;
     out["reproduce"] = outcome.reproduce;
   }
   return out;
+}
+
+std::string share_text(const Expected::Comparison& comparison) {
+  if (comparison.batch_share < 1) return fmt::format("{:.2g}% of B", 100.0 * comparison.batch_share);
+  if (comparison.compared == comparison.elements) return "all";
+  return fmt::format(
+      "{:.2g}%", 100.0 * static_cast<double>(comparison.compared) / static_cast<double>(comparison.elements));
 }
 
 void print_table(const std::vector<Outcome>& outcomes) {
@@ -86,12 +96,8 @@ void print_table(const std::vector<Outcome>& outcomes) {
                {"verdict"}});
   for (const Outcome& outcome : outcomes) {
     const Expected::Comparison& comparison = outcome.comparison;
-    const bool all = comparison.compared == comparison.elements;
     table.add_row(
-        {outcome.problem, outcome.implementation,
-         all ? "all"
-             : fmt::format("{:.2g}%", 100.0 * static_cast<double>(comparison.compared) /
-                                          static_cast<double>(comparison.elements)),
+        {outcome.problem, outcome.implementation, share_text(comparison),
          fmt::format("{:.2e}", comparison.max_error), fmt::format("{:.2e}", comparison.error_at_worst),
          fmt::format("{:.2e}", comparison.bound_at_worst),
          comparison.pass ? coloured("ok", Colour::green, stdout) : coloured("WRONG", Colour::red, stdout)});
@@ -137,8 +143,9 @@ void add_check_command(Arguments& arguments, ExitCode& exit_code) {
       arguments.add_command("check", "Compare implementations with the reference on random data");
   options->problems.add_options(command);
   command.option("--impl", options->implementation,
-                 "Check only this implementation or family (default: all that accept, but the reference\n"
-                 "only where it is quick)");
+                 "Check only this implementation or family, for a chain in every factor (default: all that\n"
+                 "accept, and for a chain the choice for each factor, but the reference only where it is\n"
+                 "quick)");
   command.option("--device", options->device, device_help);
   add_seed_option(command, options->seed);
   command.flag("--full", options->full,
@@ -149,11 +156,14 @@ void add_check_command(Arguments& arguments, ExitCode& exit_code) {
 when n terms are added, S is the sum of their absolute values (computed by the reference), eps
 belongs to the accumulator, u is the final rounding to the dtype. 'worst error' and 'its bound'
 are of the element nearest to its bound. Elements that were never written and writes outside the
-output are found too. Exit code 1 if anything is wrong; each failure prints a command that
+output are found too. Of a chain each factor adds its own, |K| E + (m + 4) eps S + u |y|: E is the
+bound of what it reads, which was rounded to the dtype. Of the gradient of a chain, a sample is of
+the batch: the gradient is made zero elsewhere. Exit code 1 if anything is wrong; each failure prints a command that
 reproduces it.
 
 Examples:
   kronsparse check "f32 batch_first B=64 4x64x64x16" "gradient f64 batch_last B=7 2x3x5x4"
+  kronsparse check "f16 batch_first B=1024 1x64x64x64*64x64x64x1 +bias +gelu"
   kronsparse check --file problems.txt --impl simd --json)");
   command.callback([options, &exit_code] { exit_code = run_check(*options); });
 }

@@ -35,7 +35,8 @@ bool has_implementation(Backend backend, std::string_view name_or_family) {
 void ProblemList::add_options(const Command& command) {
   command.option("problem", texts,
                  "Problems, e.g. \"f32 batch_first B=64 4x64x64x16\" (quotes needed): dtype, layout,\n"
-                 "B=batch, pattern axbxcxd; optionally an operation (transposed, adjoint, gradient),\n"
+                 "B=batch, pattern axbxcxd or several joined by '*'; optionally an operation (transposed, "
+                 "adjoint, gradient),\n"
                  "a mode (ieee, tf32), +bias, +relu|+gelu|+gelu_tanh|+silu, cols_stride=n, rows_stride=n");
   command.option("--file", file, "Read problems from a file, one a line; '#' starts a comment")
       .type_name("FILE");
@@ -107,12 +108,29 @@ DeviceInfo describe(Device device) {
 std::vector<std::string> choose_implementations(const Problem& problem, Device device,
                                                 const std::string& forced, bool all) {
   if (!forced.empty() || !all) return {forced};
+  // Everyone who takes all steps, and the choice for each of them where that is not one for all.
   std::vector<std::string> names;
-  for (const Candidate& candidate : candidates(problem, device)) {
-    if (candidate.refusal.empty()) names.push_back(candidate.implementation);
+  const std::vector<Problem> steps = steps_of(problem);
+  for (const Candidate& candidate : candidates(steps.front(), device)) {
+    const auto takes = [&](const Problem& step) {
+      const std::vector<Candidate> all_of_step = candidates(step, device);
+      return std::any_of(all_of_step.begin(), all_of_step.end(), [&](const Candidate& other) {
+        return other.implementation == candidate.implementation && other.refusal.empty();
+      });
+    };
+    if (std::all_of(steps.begin(), steps.end(), takes)) names.push_back(candidate.implementation);
   }
-  if (names.empty()) names.emplace_back();  // a plan of the chosen one says why there is none
+  const std::string first = candidates(steps.front(), device).front().implementation;
+  const bool is_mixed = std::any_of(steps.begin(), steps.end(), [&](const Problem& step) {
+    return candidates(step, device).front().implementation != first;
+  });
+  if (names.empty() || is_mixed) names.emplace(names.begin());  // where nobody takes it, its plan says why
   return names;
+}
+
+std::string forcing(const Plan& plan, const std::string& forced) {
+  if (!forced.empty()) return " --impl " + forced;
+  return plan.problem().chain.size() == 1 ? " --impl " + plan.implementation() : "";
 }
 
 std::string shell_quoted(std::string_view word) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kronsparse/device.hpp"
+#include "kronsparse/plan.hpp"
 #include "kronsparse/problem.hpp"
 
 namespace kronsparse::cli {
@@ -47,9 +48,13 @@ inline constexpr const char* device_help = "Where to compute: cpu, cuda:0, ... (
 [[nodiscard]] DeviceInfo describe(Device device);
 
 /// Names to try: the one given (a name or a family), else every implementation
-/// that accepts with `all`, else the chosen one.
+/// that accepts with `all` (for a chain those that take every factor, after the choice for each factor where
+/// that is a mixture), else the chosen one, which has no name here.
 [[nodiscard]] std::vector<std::string> choose_implementations(const Problem& problem, Device device,
                                                               const std::string& forced, bool all);
+
+/// " --impl NAME" that makes the plan again: what was forced, or what was chosen where that has one name.
+[[nodiscard]] std::string forcing(const Plan& plan, const std::string& forced);
 
 /// A word that a shell reads back unchanged.
 [[nodiscard]] std::string shell_quoted(std::string_view word);

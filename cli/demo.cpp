@@ -45,74 +45,27 @@ std::vector<Layer> demo_layers(const Chain& monarch) {
           {"1x256x64x16, 1024 to 4096", Chain{{1, 256, 64, 16}}, DType::f16, batch_first}};
 }
 
-/// The factors of a chain made ready to run one after the other, on random data.
-class Pipeline {
- public:
-  Pipeline(const Layer& layer, std::int64_t batch, Device device) {
-    std::vector<Pattern> right_first = layer.chain.factors();
-    std::reverse(right_first.begin(), right_first.end());
-    for (const Pattern& pattern : right_first) {
-      const Problem problem{.pattern = pattern, .batch = batch, .dtype = layer.dtype, .layout = layer.layout};
-      Inputs inputs = random_inputs(problem, 1 + stages_.size());
-      const Mirror values(inputs.values, device);
-      Plan plan(problem, values.data(), device);
-      stages_.push_back({problem, std::move(inputs), std::move(plan)});
-    }
-    y_ = output_tensor(stages_.back().problem);
-    for (Stage& stage : stages_) tensors_.emplace_back(stage.inputs.x, device);
-    tensors_.emplace_back(y_, device);
-  }
-
-  void run() {
-    for (std::size_t index = 0; index < stages_.size(); ++index) {
-      stages_[index].plan.run({.x = tensors_[index].data(), .y = tensors_[index + 1].data()});
-    }
-  }
-
-  /// Runs once and compares every factor's product with the reference; the reason if one is wrong.
-  [[nodiscard]] std::string check() {
-    constexpr double reference_flops = 5e7;
-    for (std::size_t index = 0; index < stages_.size(); ++index) {
-      output(index).clear();
-      tensors_[index + 1].upload();
-    }
-    run();
-    for (std::size_t index = 0; index < stages_.size(); ++index) {
-      tensors_[index + 1].download();
-      const Stage& stage = stages_[index];
-      const Expected expected(stage.problem, stage.inputs, choose_sample(stage.problem, reference_flops, 1));
-      const Expected::Comparison comparison = expected.compare(output(index));
-      if (!comparison.pass) {
-        return fmt::format("{}: {}: {}\n  reproduce: kronsparse check {} --device {} --impl {}",
-                           stage.plan.implementation(), stage.problem.to_string(), comparison.failure,
-                           shell_quoted(stage.problem.to_string()), stage.plan.device().to_string(),
-                           stage.plan.implementation());
-      }
-    }
-    return {};
-  }
-
- private:
-  struct Stage {
-    Problem problem;
-    Inputs inputs;
-    Plan plan;
-  };
-  /// What a stage writes is what the next one reads.
-  Tensor& output(std::size_t index) { return index + 1 < stages_.size() ? stages_[index + 1].inputs.x : y_; }
-
-  std::vector<Stage> stages_;
-  Tensor y_;
-  std::vector<Mirror> tensors_;  ///< on the device: the x of every stage, then y
-};
-
-/// The layer's median time; `failure` gets the reason if a result is wrong.
+/// The layer's median time on random data, after a comparison with the reference; `failure` gets the reason
+/// if the result is wrong.
 double checked_time(const Layer& layer, std::int64_t batch, Device device, const TimingOptions& timing,
                     std::string& failure) {
-  Pipeline pipeline(layer, batch, device);
-  std::string reason = pipeline.check();
-  if (!reason.empty()) failure = std::move(reason);
-  return Timing([&] { pipeline.run(); }, timing, device).median();
+  constexpr double reference_flops = 5e7;
+  const Problem problem{.chain = layer.chain, .batch = batch, .dtype = layer.dtype, .layout = layer.layout};
+  Inputs inputs = random_inputs(problem, 1);
+  Tensor y = output_tensor(problem);
+  DeviceOperands staged(inputs, y, device);
+  const Plan plan(problem, staged.values(), device);
+  staged.make_workspace(plan);
+  staged.clear_output();
+  plan.run(staged.operands());
+  staged.fetch_output();
+  const Expected expected(problem, inputs, choose_sample(problem, reference_flops, 1));
+  if (const Expected::Comparison comparison = expected.compare(y); !comparison.pass) {
+    failure = fmt::format("{}: {}: {}\n  reproduce: kronsparse check {} --device {}{}", plan.implementation(),
+                          problem.to_string(), comparison.failure, shell_quoted(problem.to_string()),
+                          device.to_string(), forcing(plan, ""));
+  }
+  return Timing([&] { plan.run(staged.operands()); }, timing, device).median();
 }
 
 Layer dense_layer(const Layer& layer) {
@@ -126,7 +79,7 @@ std::int64_t choose_batch(const Layer& layer, Device device, bool quick) {
   std::int64_t batch = on_cpu ? (quick ? 64 : 1024) : (quick ? 1024 : 8192);
   const Chain dense = dense_layer(layer).chain;
   const auto predicted = [&] {
-    const Problem problem{.pattern = dense[0], .batch = batch, .dtype = layer.dtype, .layout = layer.layout};
+    const Problem problem{.chain = dense[0], .batch = batch, .dtype = layer.dtype, .layout = layer.layout};
     return candidates(problem, device).front().predicted_seconds;
   };
   while (batch > 16 && predicted() > 0.25) batch /= 2;

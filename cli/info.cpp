@@ -96,33 +96,137 @@ void print_build(const Selection& selection) {
   fmt::print("\n{}", implementation_table.render(stdout));
 }
 
-Json problem_as_json(const Problem& problem, const std::vector<Candidate>& list, Device device) {
-  Json out{{"problem", problem.to_string()}, {"device", device.to_string()},
-           {"rows", problem.pattern.rows()}, {"cols", problem.pattern.cols()},
-           {"nnz", problem.pattern.nnz()},   {"density", problem.pattern.density()},
-           {"flops", problem.flops()},       {"bytes", problem.bytes()}};
-  out["candidates"] = Json::array();
+std::string grouped_bytes(std::size_t bytes) { return grouped(static_cast<std::int64_t>(bytes)); }
+
+/// Values of all factors, of the elements of their product as a dense matrix; of one factor, its density.
+double share_of_values(const Chain& chain) {
+  return static_cast<double>(chain.nnz()) /
+         (static_cast<double>(chain.rows()) * static_cast<double>(chain.cols()));
+}
+
+/// What a run takes, by the cost models.
+struct Cost {
+  std::string implementation;
+  double seconds = 0;
+  double packing_seconds = 0;
+  std::size_t workspace = 0;
+};
+
+/// Without values nothing is packed that is kept: what this plan would pack at each run, and where.
+Cost cost_of(const Problem& problem, Device device, const std::string& implementation = {}) {
+  const Plan plan(problem, device, implementation);
+  const Batch batch{problem.batch, problem.cols_stride, problem.rows_stride};
+  const std::vector<const void*> some(problem.chain.size(), &batch);  // only that there are values counts
+  return {plan.implementation(), plan.predicted_seconds(batch), plan.predicted_packing_seconds(batch),
+          plan.workspace_bytes(batch, {.values = some.data()})};
+}
+
+/// One product with one factor: who could run it, and what it costs where values are packed once and kept,
+/// and where each run packs them.
+struct StepInfo {
+  Problem problem;
+  std::vector<Candidate> candidates;
+  Cost kept;
+  Cost packing;
+
+  /// Whether it reads values: all but the gradient do.
+  [[nodiscard]] bool has_values() const noexcept { return problem.operation != Operation::gradient; }
+  /// Bytes of the values as the fastest kernel reads them, which may be as they are.
+  [[nodiscard]] std::size_t packed_bytes() const {
+    if (!has_values()) return 0;
+    const auto plain = static_cast<std::size_t>(problem.chain.nnz()) * size_of(problem.dtype);
+    return kept.workspace == 0 ? plain : kept.workspace;
+  }
+};
+
+std::vector<StepInfo> step_infos(const Problem& problem, Device device) {
+  std::vector<StepInfo> all;
+  for (const Problem& step : steps_of(problem)) {
+    StepInfo info{step, candidates(step, device), {}, {}};
+    if (info.candidates.empty() || !info.candidates.front().refusal.empty()) {
+      all.push_back(std::move(info));
+      continue;
+    }
+    info.kept = cost_of(step, device, info.candidates.front().implementation);
+    info.packing = cost_of(step, device);
+    all.push_back(std::move(info));
+  }
+  return all;
+}
+
+/// Sums over the steps; the workspace is what is left when packed values are kept.
+struct Totals {
+  double kept_seconds = 0;
+  double packing_run_seconds = 0;
+  double packing_seconds = 0;
+  std::size_t packed_bytes = 0;
+  std::size_t workspace = 0;          ///< of a plan without values
+  std::size_t workspace_of_kept = 0;  ///< of a plan that keeps them
+};
+
+Totals totals_of(const Problem& problem, const std::vector<StepInfo>& steps, Device device) {
+  Totals totals;
+  std::size_t packed_at_each_run = 0;
+  for (const StepInfo& step : steps) {
+    if (step.kept.implementation.empty()) return {};  // nobody accepts a step
+    totals.kept_seconds += step.kept.seconds;
+    totals.packing_run_seconds += step.packing.seconds;
+    totals.packing_seconds += step.packing.packing_seconds;
+    totals.packed_bytes += step.packed_bytes();
+    if (step.has_values()) packed_at_each_run += step.packing.workspace;
+  }
+  totals.workspace = cost_of(problem, device).workspace;
+  totals.workspace_of_kept = totals.workspace - packed_at_each_run;
+  return totals;
+}
+
+Json candidates_as_json(const std::vector<Candidate>& list) {
+  Json out = Json::array();
   for (const Candidate& candidate : list) {
     const bool accepts = candidate.refusal.empty();
-    out["candidates"].push_back(
-        {{"implementation", candidate.implementation},
-         {"device", candidate.device.to_string()},
-         {"accepts", accepts},
-         {"predicted_seconds", accepts ? Json(candidate.predicted_seconds) : Json(nullptr)},
-         {"refusal", accepts ? Json(nullptr) : Json(candidate.refusal)}});
+    out.push_back({{"implementation", candidate.implementation},
+                   {"device", candidate.device.to_string()},
+                   {"accepts", accepts},
+                   {"predicted_seconds", accepts ? Json(candidate.predicted_seconds) : Json(nullptr)},
+                   {"refusal", accepts ? Json(nullptr) : Json(candidate.refusal)}});
   }
   return out;
 }
 
-void print_problem(const Problem& problem, const std::vector<Candidate>& list, Device device) {
-  const Pattern& pattern = problem.pattern;
-  fmt::print("{}\n", coloured(problem.to_string(), Colour::bold, stdout));
-  fmt::print("matrix {} x {}, {} values, density {:.4g}%; {:.4g} GFLOP, {:.4g} MB of operands\n\n",
-             grouped(pattern.rows()), grouped(pattern.cols()), grouped(pattern.nnz()),
-             100 * pattern.density(), problem.flops() * 1e-9, problem.bytes() * 1e-6);
+Json problem_as_json(const Problem& problem, const std::vector<StepInfo>& steps, Device device) {
+  const Chain& chain = problem.chain;
+  Json out{
+      {"problem", problem.to_string()}, {"device", device.to_string()}, {"rows", chain.rows()},
+      {"cols", chain.cols()},           {"nnz", chain.nnz()},           {"density", share_of_values(chain)},
+      {"flops", problem.flops()},       {"bytes", problem.bytes()}};
+  if (steps.size() == 1) out["candidates"] = candidates_as_json(steps.front().candidates);
+  out["steps"] = Json::array();
+  for (const StepInfo& step : steps) {
+    Json item{{"problem", step.problem.to_string()},
+              {"chosen", step.kept.implementation},
+              {"predicted_seconds", step.kept.seconds},
+              {"packed_bytes", step.packed_bytes()}};
+    item["packing_at_each_run"] = {{"chosen", step.packing.implementation},
+                                   {"predicted_seconds", step.packing.seconds},
+                                   {"predicted_packing_seconds", step.packing.packing_seconds},
+                                   {"workspace_bytes", step.packing.workspace}};
+    item["candidates"] = candidates_as_json(step.candidates);
+    out["steps"].push_back(std::move(item));
+  }
+  const Totals totals = totals_of(problem, steps, device);
+  out["predicted_seconds"] = totals.kept_seconds;
+  out["packed_bytes"] = totals.packed_bytes;
+  out["workspace_bytes"] = totals.workspace_of_kept;
+  out["packing_at_each_run"] = {{"predicted_seconds", totals.packing_run_seconds},
+                                {"predicted_packing_seconds", totals.packing_seconds},
+                                {"workspace_bytes", totals.workspace}};
+  return out;
+}
+
+void print_step(const StepInfo& step, Device device) {
   Table table({{"candidate"}, {"device"}, {"predicted", Table::Align::right}, {"verdict"}});
   bool first = true;
-  for (const Candidate& candidate : list) {
+  for (const Candidate& candidate : step.candidates) {
     const bool accepts = candidate.refusal.empty();
     const std::string verdict = accepts && first ? coloured("chosen", Colour::green, stdout)
                                 : accepts        ? "accepts"
@@ -132,6 +236,35 @@ void print_problem(const Problem& problem, const std::vector<Candidate>& list, D
     first = false;
   }
   fmt::print("{}", table.render(stdout));
+  if (step.kept.implementation.empty() || !step.has_values()) return;
+  fmt::print("packed once: {} bytes of values, a run takes {}\n", grouped_bytes(step.packed_bytes()),
+             duration_text(step.kept.seconds));
+  fmt::print("packed at each run: by {}, {} to pack and {} to run, {} bytes of workspace\n",
+             step.packing.implementation, duration_text(step.packing.packing_seconds),
+             duration_text(step.packing.seconds), grouped_bytes(step.packing.workspace));
+}
+
+void print_problem(const Problem& problem, const std::vector<StepInfo>& steps, Device device) {
+  const Chain& chain = problem.chain;
+  fmt::print("{}\n", coloured(problem.to_string(), Colour::bold, stdout));
+  fmt::print("matrix {} x {}, {} values, density {:.4g}%; {:.4g} GFLOP, {:.4g} MB of operands\n\n",
+             grouped(chain.rows()), grouped(chain.cols()), grouped(chain.nnz()), 100 * share_of_values(chain),
+             problem.flops() * 1e-9, problem.bytes() * 1e-6);
+  for (std::size_t step = 0; step < steps.size(); ++step) {
+    if (steps.size() > 1)
+      fmt::print("step {}: {}\n", step + 1, coloured(steps[step].problem.to_string(), Colour::bold, stdout));
+    print_step(steps[step], device);
+    if (steps.size() > 1) fmt::print("\n");
+  }
+  if (steps.size() == 1) return;
+  const Totals totals = totals_of(problem, steps, device);
+  if (totals.workspace == 0) return;
+  fmt::print("all: a run takes {} with values packed once ({} bytes, and {} of workspace);\n",
+             duration_text(totals.kept_seconds), grouped_bytes(totals.packed_bytes),
+             grouped_bytes(totals.workspace_of_kept));
+  fmt::print("     {} to pack and {} to run where each run packs them ({} bytes of workspace)\n",
+             duration_text(totals.packing_seconds), duration_text(totals.packing_run_seconds),
+             grouped_bytes(totals.workspace));
 }
 
 void run_info(const Options& options) {
@@ -147,13 +280,13 @@ void run_info(const Options& options) {
   }
   const Problem problem = Problem::parse(options.problem);
   const Device device = choose_device(options.device, "");
-  const std::vector<Candidate> list = candidates(problem, device);
+  const std::vector<StepInfo> steps = step_infos(problem, device);
   if (options.json) {
     Json out = build_as_json();
-    out.update(problem_as_json(problem, list, device));
+    out.update(problem_as_json(problem, steps, device));
     fmt::print("{}\n", out.dump(2));
   } else {
-    print_problem(problem, list, device);
+    print_problem(problem, steps, device);
   }
 }
 
@@ -165,7 +298,8 @@ void add_info_command(Arguments& arguments, ExitCode& /*exit_code*/) {
       arguments.add_command("info", "Backends, devices and implementations; candidates for a problem");
   command
       .option("--problem", options->problem,
-              "List every candidate for this problem, its predicted cost or its refusal")
+              "List every candidate for this problem, its predicted cost or its refusal; for a product of\n"
+              "several factors, for each of its steps; and what packing of values takes")
       .type_name("PROBLEM");
   command.option("--device", options->device,
                  "With --problem, where to compute: cpu, cuda:0, ... (default: the best present);\n"
@@ -173,7 +307,8 @@ void add_info_command(Arguments& arguments, ExitCode& /*exit_code*/) {
   command.flag("--json", options->json, "Print JSON");
   command.footer(R"(Examples:
   kronsparse info
-  kronsparse info --problem "f16 batch_first B=25088 8x64x64x16 +bias +gelu")");
+  kronsparse info --problem "f16 batch_first B=25088 8x64x64x16 +bias +gelu"
+  kronsparse info --problem "f16 batch_first B=1024 1x64x64x64*64x64x64x1 +bias +gelu")");
   command.callback([options, command] {
     options->has_problem = command.was_given("--problem");
     run_info(*options);

@@ -30,13 +30,15 @@ constexpr const char* footer = R"(Examples:
   kronsparse run --values values.npy --x x.npy --out y.npy
   kronsparse check "f32 batch_last B=100 2x48x48x4"
   kronsparse bench "f32 batch_first B=4096 1x64x64x64" --all
+  kronsparse check "f16 batch_first B=1024 1x64x64x64*64x64x64x1 +bias +gelu"
   kronsparse demo
 
 A pattern axbxcxd is the (a·b·d) x (a·c·d) matrix with the support of
 I_a (x) ones(b,c) (x) I_d. Its a·b·c·d values are a row-major (a,b,c,d) array.
+Several patterns joined by '*' are their product, left factor first.
 
 Environment:
-  KRONSPARSE_IMPL  forces an implementation or family where --impl does not
+  KRONSPARSE_IMPL  forces an implementation or family, in every factor, where --impl does not
   OMP_NUM_THREADS  how many threads the CPU may use (default: as many as it has CPUs)
   NO_COLOR         no colours even on a terminal
 

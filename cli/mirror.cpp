@@ -24,19 +24,33 @@ void Mirror::download() {
 }
 
 DeviceOperands::DeviceOperands(Inputs& inputs, Tensor& y, Device device)
-    : host_y_(y),
-      values_(inputs.values, device),
-      x_(inputs.x, device),
-      g_(inputs.g, device),
-      bias_(inputs.bias, device),
-      y_(y, device) {}
+    : host_y_(y), x_(inputs.x, device), g_(inputs.g, device), bias_(inputs.bias, device), y_(y, device) {
+  for (Tensor& one : inputs.values) values_.emplace_back(one, device);
+}
+
+std::vector<const void*> DeviceOperands::values() const {
+  std::vector<const void*> all;
+  for (const Mirror& one : values_) all.push_back(one.data());
+  return all;
+}
+
+void DeviceOperands::make_workspace(const Plan& plan) {
+  const Problem& problem = plan.problem();
+  const Batch batch{problem.batch, problem.cols_stride, problem.rows_stride};
+  workspace_ = Buffer(plan.workspace_bytes(batch, operands()), plan.device());
+}
 
 Operands DeviceOperands::operands() const noexcept {
-  return {.x = x_.data(), .y = y_.data(), .bias = bias_.data(), .g = g_.data()};
+  return {.x = x_.data(),
+          .y = y_.data(),
+          .bias = bias_.data(),
+          .g = g_.data(),
+          .workspace = workspace_.data(),
+          .workspace_bytes = workspace_.bytes()};
 }
 
 std::size_t DeviceOperands::bytes() const noexcept {
-  return x_.bytes() + g_.bytes() + bias_.bytes() + y_.bytes();
+  return x_.bytes() + g_.bytes() + bias_.bytes() + y_.bytes() + workspace_.bytes();
 }
 
 void DeviceOperands::clear_output() {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "kronsparse/buffer.hpp"
 #include "kronsparse/plan.hpp"
@@ -41,7 +42,10 @@ class DeviceOperands {
  public:
   DeviceOperands(Inputs& inputs, Tensor& y, Device device);
 
-  [[nodiscard]] const void* values() const noexcept { return values_.data(); }
+  /// An address for each factor's values; none for the gradient of one factor.
+  [[nodiscard]] std::vector<const void*> values() const;
+  /// Allocates what a run of a plan that keeps its values needs besides.
+  void make_workspace(const Plan& plan);
   [[nodiscard]] Operands operands() const noexcept;
   /// Bytes of the device's memory that a run reads and writes, weights aside.
   [[nodiscard]] std::size_t bytes() const noexcept;
@@ -53,11 +57,12 @@ class DeviceOperands {
 
  private:
   Tensor& host_y_;
-  Mirror values_;
+  std::vector<Mirror> values_;
   Mirror x_;
   Mirror g_;
   Mirror bias_;
   Mirror y_;
+  Buffer workspace_;
 };
 
 }  // namespace kronsparse::cli

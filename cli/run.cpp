@@ -19,7 +19,7 @@ namespace {
 
 struct Options {
   std::string pattern;
-  std::string values;
+  std::vector<std::string> values;
   std::string x;
   std::string g;
   std::string bias;
@@ -47,11 +47,11 @@ class Job {
     check_which_files();
     x_ = load("--x", options.x);
     if (gradient()) g_ = load("--g", options.g);
-    if (!options.values.empty()) values_ = load("--values", options.values);
+    for (const std::string& path : options.values) values_.push_back(load("--values", path));
     if (!options.bias.empty()) bias_ = load("--bias", options.bias);
     problem_.bias = bias_.has_value();
     problem_.dtype = dtype_of_file("--x", *x_);
-    set_pattern();
+    set_chain();
     set_batch();
     problem_.validate();
   }
@@ -66,15 +66,26 @@ class Job {
   };
   [[nodiscard]] Result run(Device device) {
     Result result{output_tensor(problem_), 0, {}};
-    const Mirror values = mirror(values_, device);
+    std::vector<Mirror> values;
+    std::vector<const void*> addresses;
+    for (NpyArray& one : values_) {
+      values.emplace_back(one.data, device);
+      addresses.push_back(values.back().data());
+    }
     const Mirror x = mirror(x_, device);
     const Mirror g = mirror(g_, device);
     const Mirror bias = mirror(bias_, device);
     Mirror y(result.y, device);
-    const Plan plan(problem_, values.data(), device, options_.implementation);
+    const Plan plan(problem_, addresses, device, options_.implementation);
+    const Buffer workspace(plan.workspace_bytes({problem_.batch}), device);
     Timer timer(device);
     timer.mark();
-    plan.run({.x = x.data(), .y = y.data(), .bias = bias.data(), .g = g.data()});
+    plan.run({.x = x.data(),
+              .y = y.data(),
+              .bias = bias.data(),
+              .g = g.data(),
+              .workspace = workspace.data(),
+              .workspace_bytes = workspace.bytes()});
     timer.mark();
     result.seconds = timer.seconds().front();
     result.implementation = plan.implementation();
@@ -84,8 +95,11 @@ class Job {
 
   [[nodiscard]] NpyType out_type() const { return x_->type; }
   [[nodiscard]] std::vector<std::int64_t> out_shape() const {
-    const Pattern& p = problem_.pattern;
-    if (gradient()) return {p.a, p.b, p.c, p.d};
+    if (gradient() && problem_.chain.size() > 1) return {problem_.chain.nnz()};
+    if (gradient()) {
+      const Pattern& p = problem_.pattern();
+      return {p.a, p.b, p.c, p.d};
+    }
     if (problem_.layout == Layout::batch_first) return {problem_.batch, problem_.out_features()};
     return {problem_.out_features(), problem_.batch};
   }
@@ -101,8 +115,12 @@ class Job {
     const auto wrong = [](const std::string& message) { throw Error(ErrorCode::invalid_argument, message); };
     if (gradient()) {
       if (options_.g.empty()) wrong("--operation gradient needs --g, the gradient of the product");
-      if (options_.pattern.empty()) wrong("--operation gradient needs --pattern");
-      if (!options_.values.empty()) wrong("--operation gradient reads no --values");
+      if (options_.pattern.empty() && options_.values.size() < 2)
+        wrong("--operation gradient needs --pattern");
+      const bool is_chain = options_.values.size() > 1 || options_.pattern.find('*') != std::string::npos;
+      if (!options_.values.empty() && !is_chain)
+        wrong("--operation gradient of one factor reads no --values");
+      if (options_.values.empty() && is_chain) wrong("--operation gradient of a chain needs its --values");
     } else {
       if (options_.values.empty()) wrong("--values is missing");
       if (!options_.g.empty()) wrong("--g belongs to --operation gradient");
@@ -155,27 +173,36 @@ class Job {
     return stored;
   }
 
-  void set_pattern() {
-    if (!options_.pattern.empty()) problem_.pattern = Pattern::parse(options_.pattern);
-    if (gradient()) return;
-    const std::vector<std::int64_t>& shape = values_->shape;
-    if (shape.size() == 4) {
-      const Pattern stored{shape[0], shape[1], shape[2], shape[3]};
-      stored.validate();
-      if (!options_.pattern.empty() && stored != problem_.pattern) {
-        mismatch(
-            fmt::format("--values has shape {} and --pattern says {}", shape_text(shape), options_.pattern));
-      }
-      problem_.pattern = stored;
-    } else if (options_.pattern.empty()) {
-      mismatch(fmt::format("--values has shape {}; give --pattern, or store values as an (a, b, c, d) array",
-                           shape_text(shape)));
-    } else if (shape.size() != 1 || shape[0] != problem_.pattern.nnz()) {
-      mismatch(fmt::format("--values has shape {}; pattern {} needs ({}, {}, {}, {}) or ({},)",
-                           shape_text(shape), problem_.pattern.to_string(), problem_.pattern.a,
-                           problem_.pattern.b, problem_.pattern.c, problem_.pattern.d,
-                           problem_.pattern.nnz()));
+  /// One --values for each factor, left factor first: arrays of (a, b, c, d), or flat ones beside --pattern.
+  void set_chain() {
+    std::vector<Pattern> factors;
+    if (!options_.pattern.empty()) factors = Chain::parse(options_.pattern).factors();
+    if (!factors.empty() && !values_.empty() && values_.size() != factors.size()) {
+      mismatch(fmt::format("--values is given {} times and --pattern says {}, {} factors", values_.size(),
+                           options_.pattern, factors.size()));
     }
+    for (std::size_t factor = 0; factor < values_.size(); ++factor) {
+      const std::vector<std::int64_t>& shape = values_[factor].shape;
+      const std::string option =
+          values_.size() == 1 ? "--values" : fmt::format("--values {}", options_.values[factor]);
+      if (shape.size() == 4) {
+        const Pattern stored{shape[0], shape[1], shape[2], shape[3]};
+        stored.validate();
+        if (options_.pattern.empty()) {
+          factors.push_back(stored);
+        } else if (stored != factors[factor]) {
+          mismatch(fmt::format("{} has shape {} and --pattern says {}", option, shape_text(shape),
+                               options_.pattern));
+        }
+      } else if (options_.pattern.empty()) {
+        mismatch(fmt::format("{} has shape {}; give --pattern, or store values as an (a, b, c, d) array",
+                             option, shape_text(shape)));
+      } else if (const Pattern& p = factors[factor]; shape.size() != 1 || shape[0] != p.nnz()) {
+        mismatch(fmt::format("{} has shape {}; pattern {} needs ({}, {}, {}, {}) or ({},)", option,
+                             shape_text(shape), p.to_string(), p.a, p.b, p.c, p.d, p.nnz()));
+      }
+    }
+    problem_.chain = Chain(std::move(factors));
   }
 
   void set_batch() {
@@ -184,21 +211,21 @@ class Job {
       if (array.shape.size() != 2 || array.shape[1 - batch_axis] != features) {
         mismatch(fmt::format(
             "{} has shape {}; {} with {} needs {}", option, shape_text(array.shape), name(problem_.layout),
-            problem_.pattern.to_string(),
+            problem_.chain.to_string(),
             batch_axis == 0 ? fmt::format("(batch, {})", features) : fmt::format("({}, batch)", features)));
       }
     };
     need("--x", *x_, problem_.in_features());
     problem_.batch = x_->shape[batch_axis];
     if (g_) {
-      need("--g", *g_, problem_.pattern.rows());
+      need("--g", *g_, problem_.chain.rows());
       if (g_->shape[batch_axis] != problem_.batch) {
         mismatch(fmt::format("--g has batch {} and --x has batch {}", g_->shape[batch_axis], problem_.batch));
       }
     }
-    if (bias_ && bias_->shape != std::vector{problem_.pattern.rows()}) {
+    if (bias_ && bias_->shape != std::vector{problem_.chain.rows()}) {
       mismatch(fmt::format("--bias has shape {}; pattern {} needs ({},)", shape_text(bias_->shape),
-                           problem_.pattern.to_string(), problem_.pattern.rows()));
+                           problem_.chain.to_string(), problem_.chain.rows()));
     }
   }
 
@@ -206,7 +233,7 @@ class Job {
   Problem problem_;
   std::optional<NpyArray> x_;
   std::optional<NpyArray> g_;
-  std::optional<NpyArray> values_;
+  std::vector<NpyArray> values_;
   std::optional<NpyArray> bias_;
 };
 
@@ -231,7 +258,8 @@ void add_run_command(Arguments& arguments, ExitCode& /*exit_code*/) {
       arguments.add_command("run", "Multiply arrays in .npy files and write the result to one");
   command
       .option("--values", options->values,
-              "Values of the matrix: shape (a, b, c, d), or (a·b·c·d,) with --pattern")
+              "Values of the matrix: shape (a, b, c, d), or (a·b·c·d,) with --pattern. Given several\n"
+              "times, of the factors of a product, left factor first")
       .type_name("NPY");
   command
       .option("--x", options->x,
@@ -241,13 +269,15 @@ void add_run_command(Arguments& arguments, ExitCode& /*exit_code*/) {
   command.option("--out", options->out, "Where the result goes; replaced only once it is complete")
       .type_name("NPY")
       .required();
-  command.option("--pattern", options->pattern, "axbxcxd, e.g. 4x64x64x16 (default: the shape of --values)")
+  command
+      .option("--pattern", options->pattern,
+              "axbxcxd, e.g. 4x64x64x16, or several joined by '*' (default: the shapes of --values)")
       .type_name("PATTERN");
   command.option("--layout", options->layout, "batch_first: y = x K^T; batch_last: y = K x").show_default();
   command
       .option("--operation", options->operation,
               "multiply: act(K x + bias); transposed: K^T x; adjoint: K^H x;\n"
-              "gradient (of the values, from --x and --g)")
+              "gradient (of the values, from --x and --g; of a product, of all factors in one row)")
       .show_default();
   command.option("--g", options->g, "gradient only: the gradient of K x, with the rows of K as features")
       .type_name("NPY");
@@ -259,7 +289,7 @@ void add_run_command(Arguments& arguments, ExitCode& /*exit_code*/) {
   command.option("--dtype", options->dtype, "bf16, when the files hold its bits as uint16 or '<V2'");
   command.option("--device", options->device, device_help);
   command.option("--impl", options->implementation,
-                 "Force an implementation or a family (see kronsparse info)");
+                 "Force an implementation or a family, in every factor (see kronsparse info)");
   command.flag("--quiet", options->quiet, "Print nothing on success");
   command.footer(R"(All files have one dtype: f2, f4, f8, c8, c16, or uint16/'<V2' bits with --dtype bf16.
 Row- or column-major, little- or big-endian; the result is row-major, little-endian.
@@ -267,6 +297,7 @@ Row- or column-major, little- or big-endian; the result is row-major, little-end
 Examples:
   kronsparse run --values values.npy --x x.npy --out y.npy
   kronsparse run --values values.npy --x x.npy --out y.npy --bias bias.npy --activation gelu
+  kronsparse run --values left.npy --values right.npy --x x.npy --out y.npy
   kronsparse run --operation gradient --pattern 4x64x64x16 --x x.npy --g g.npy --out dvalues.npy)");
   command.callback([options] { run_files(*options); });
 }

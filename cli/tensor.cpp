@@ -138,13 +138,19 @@ Operands Inputs::operands(Tensor& y) const {
   return {.x = x.data(), .y = y.data(), .bias = bias.data(), .g = g.data()};
 }
 
+std::vector<const void*> Inputs::value_addresses() const {
+  std::vector<const void*> all;
+  for (const Tensor& one : values) all.push_back(one.data());
+  return all;
+}
+
 std::int64_t sum_length(const Problem& problem) {
   switch (problem.operation) {
     case Operation::multiply:
-      return problem.pattern.c;
+      return problem.pattern().c;
     case Operation::transposed:
     case Operation::adjoint:
-      return problem.pattern.b;
+      return problem.pattern().b;
     case Operation::gradient:
       return problem.batch;
   }
@@ -156,31 +162,47 @@ Tensor batch_tensor(const Problem& problem, std::int64_t features, std::int64_t 
                                                : Tensor(problem.dtype, features, problem.batch, stride);
 }
 
+namespace {
+
+Tensor values_tensor(const Problem& problem, const Pattern& factor) {
+  return {problem.dtype, factor.a * factor.b, factor.c * factor.d};
+}
+
+}  // namespace
+
 Tensor output_tensor(const Problem& problem) {
-  const Pattern& pattern = problem.pattern;
   if (problem.operation == Operation::gradient) {
-    return {problem.dtype, pattern.a * pattern.b, pattern.c * pattern.d};
+    if (problem.chain.size() > 1) return {problem.dtype, 1, problem.chain.nnz()};
+    return values_tensor(problem, problem.pattern());
   }
   return batch_tensor(problem, problem.out_features(), problem.y_stride());
 }
 
 Inputs random_inputs(const Problem& problem, std::uint64_t seed) {
   require_memory_for(problem);
-  const Pattern& pattern = problem.pattern;
+  const Chain& chain = problem.chain;
   const bool gradient = problem.operation == Operation::gradient;
+  const bool transposed =
+      problem.operation == Operation::transposed || problem.operation == Operation::adjoint;
   Inputs inputs;
   inputs.x = batch_tensor(problem, problem.in_features(), problem.x_stride());
   fill(inputs.x, 4 * seed, near_normal);
   if (gradient) {
-    inputs.g = batch_tensor(problem, pattern.rows(), problem.rows_stride);
+    inputs.g = batch_tensor(problem, chain.rows(), problem.rows_stride);
     fill(inputs.g, 4 * seed + 1, near_normal);
-  } else {
-    inputs.values = Tensor(problem.dtype, pattern.a * pattern.b, pattern.c * pattern.d);
-    const double scale = 1.0 / std::sqrt(static_cast<double>(sum_length(problem)));
-    fill(inputs.values, 4 * seed + 2, [scale](std::uint64_t bits) { return scale * uniform(bits); });
+  }
+  if (!gradient || chain.size() > 1) {
+    for (std::size_t factor = 0; factor < chain.size(); ++factor) {
+      const double scale =
+          1.0 / std::sqrt(static_cast<double>(transposed ? chain[factor].b : chain[factor].c));
+      // Streams of the other factors are far from those of any seed near this one.
+      const std::uint64_t stream = 4 * seed + 2 + (static_cast<std::uint64_t>(factor) << 40U);
+      inputs.values.push_back(values_tensor(problem, chain[factor]));
+      fill(inputs.values.back(), stream, [scale](std::uint64_t bits) { return scale * uniform(bits); });
+    }
   }
   if (problem.bias) {
-    inputs.bias = Tensor(problem.dtype, 1, pattern.rows());
+    inputs.bias = Tensor(problem.dtype, 1, chain.rows());
     fill(inputs.bias, 4 * seed + 3, near_normal);
   }
   return inputs;
@@ -194,10 +216,21 @@ void require_memory_for(const Problem& problem) {
     const std::int64_t rows = problem.layout == Layout::batch_first ? problem.batch : features;
     return static_cast<double>(rows) * static_cast<double>(stride);
   };
-  const double strided = (strided_elements(problem.pattern.cols(), problem.cols_stride) +
-                          strided_elements(problem.pattern.rows(), problem.rows_stride)) *
-                         static_cast<double>(size_of(problem.dtype));
-  const double needed = std::max(problem.bytes(), strided);
+  const double element = static_cast<double>(size_of(problem.dtype));
+  const double strided = (strided_elements(problem.chain.cols(), problem.cols_stride) +
+                          strided_elements(problem.chain.rows(), problem.rows_stride)) *
+                         element;
+  double handed_on = 0;  // all of it at once for the gradient, two at a time otherwise
+  double widest = 0;
+  for (std::size_t factor = 1; factor < problem.chain.size(); ++factor) {
+    const double features = static_cast<double>(problem.chain[factor].rows());
+    handed_on += features;
+    widest = std::max(widest, features);
+  }
+  handed_on =
+      problem.operation == Operation::gradient ? handed_on + 2 * widest : std::min(handed_on, 2 * widest);
+  const double needed =
+      std::max(problem.bytes(), strided) + handed_on * static_cast<double>(problem.batch) * element;
   if (needed > physical) {
     throw Error(ErrorCode::out_of_memory, fmt::format("\"{}\" needs {:.1f} GB, this machine has {:.1f} GB",
                                                       problem.to_string(), needed * 1e-9, physical * 1e-9));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "kronsparse/dtype.hpp"
 #include "kronsparse/plan.hpp"
@@ -61,25 +62,29 @@ class Tensor {
 
 /// Everything one problem reads. Absent operands are empty and have null data.
 struct Inputs {
-  Tensor values;  ///< (a·b, c·d); absent for the gradient
+  std::vector<Tensor> values;  ///< (a·b, c·d) of each factor, left factor first; none for the gradient of one
   Tensor x;
   Tensor g;  ///< gradient only
   Tensor bias;
 
+  /// x, g, bias and y; not the values.
   [[nodiscard]] Operands operands(Tensor& y) const;
+  /// Where each factor's values begin.
+  [[nodiscard]] std::vector<const void*> value_addresses() const;
 };
 
 /// Random data that is the same on every machine: values uniform in ±1/sqrt(n),
-/// n being the length of the sums, so that results are of order one; everything
+/// n being the length of the factor's sums, so that results are of order one; everything
 /// else close to standard normal.
 [[nodiscard]] Inputs random_inputs(const Problem& problem, std::uint64_t seed);
 /// A matrix with a batch dimension: (B, features) or (features, B). Stride 0 is dense.
 [[nodiscard]] Tensor batch_tensor(const Problem& problem, std::int64_t features, std::int64_t stride);
+/// What the gradient of several factors writes is one row of all their values.
 [[nodiscard]] Tensor output_tensor(const Problem& problem);
-/// Numbers added up for one element of the result.
+/// Numbers added up for one element of the result of a problem with one factor.
 [[nodiscard]] std::int64_t sum_length(const Problem& problem);
 
-/// Error out_of_memory when the machine could never hold the operands: a clear
+/// Error out_of_memory when the machine could never hold the operands and what factors hand on: a clear
 /// message now instead of a process killed later.
 void require_memory_for(const Problem& problem);
 

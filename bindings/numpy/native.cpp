@@ -84,7 +84,8 @@ Pattern pattern_of(const Any& values) {
   return {size(0), size(1), size(2), size(3)};
 }
 
-void multiply_into(const Array& y, const ConstArray& x, const ConstArray& values,
+/// `values` has an array for each factor, left factor first.
+void multiply_into(const Array& y, const ConstArray& x, const std::vector<ConstArray>& values,
                    const std::optional<ConstArray>& bias, const std::string& activation,
                    const std::string& layout, const std::string& operation) {
   MultiplyOptions options;
@@ -92,12 +93,17 @@ void multiply_into(const Array& y, const ConstArray& x, const ConstArray& values
   options.operation = parse_operation(operation);
   options.activation = parse_activation(activation);
   if (bias) options.bias = vector("bias", *bias);
-  const Pattern pattern = pattern_of(values);
-  const ConstVector packed = vector("values", values);
+  std::vector<Pattern> factors;
+  std::vector<ConstVector> vectors;
+  for (const ConstArray& one : values) {
+    factors.push_back(pattern_of(one));
+    vectors.push_back(vector("values", one));
+  }
+  const Chain chain(std::move(factors));
   const auto input = matrix<ConstMatrix>("x", x);
   const auto output = matrix<Matrix>("y", y);
   const nb::gil_scoped_release released;
-  multiply(pattern, packed, input, output, options);
+  multiply(chain, vectors, input, output, options);
 }
 
 void gradient_into(const Array& grad_values, const ConstArray& x, const ConstArray& g,
@@ -125,6 +131,14 @@ std::vector<std::tuple<std::string, std::string, double>> list_candidates(const 
   for (const Candidate& candidate : candidates(Problem::parse(problem), Device::parse(device)))
     found.emplace_back(candidate.implementation, candidate.refusal, candidate.predicted_seconds);
   return found;
+}
+
+/// Seconds of a run and of the packing that comes before it, for a chain of any length.
+std::pair<double, double> predict(const std::string& problem, const std::string& device) {
+  const Problem parsed = Problem::parse(problem);
+  const Plan plan(parsed, Device::parse(device));
+  const Batch batch{parsed.batch, parsed.cols_stride, parsed.rows_stride};
+  return {plan.predicted_seconds(batch), plan.predicted_packing_seconds(batch)};
 }
 
 PyObject* python_type_of(ErrorCode code) {
@@ -167,4 +181,5 @@ NB_MODULE(_native, module) {
       [](const std::string& device) { return kronsparse::why_unusable(kronsparse::Device::parse(device)); },
       "device"_a);
   module.def("candidates", &list_candidates, "problem"_a, "device"_a);
+  module.def("predict", &predict, "problem"_a, "device"_a);
 }

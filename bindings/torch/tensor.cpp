@@ -4,7 +4,8 @@
 #include <torch/csrc/stable/stableivalue_conversions.h>
 
 #include <algorithm>
-#include <string>
+#include <array>
+#include <new>
 
 #include "kronsparse/error.hpp"
 
@@ -19,21 +20,20 @@ namespace {
   throw Error(code, std::string(argument) + ": " + text);
 }
 
-std::string sizes_text(const Tensor& tensor) {
-  std::string text = "(";
-  for (const std::int64_t size : tensor.sizes()) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-  return text + ")";
+/// Torch's C interface says only that something failed.
+void check(AOTITorchError code, const char* what) {
+  if (code != AOTI_TORCH_SUCCESS)
+    throw Error(ErrorCode::internal, std::string("torch: it failed to ") + what + "; it has said why");
 }
 
 /// The step between neighbours along dimensions [first, last) taken as one; -1 when it is not even, or when
 /// they are the same element (expand), which no matrix of ours has.
-std::int64_t common_stride(const Tensor& tensor, std::int64_t first, std::int64_t last) {
-  const auto sizes = tensor.sizes();
-  const auto strides = tensor.strides();
+std::int64_t common_stride(const Tensor& tensor, std::size_t first, std::size_t last) {
+  const auto sizes = sizes_of(tensor);
+  const auto strides = strides_of(tensor);
   std::int64_t step = 0;  // of the innermost dimension longer than 1
   std::int64_t next = 0;  // what the dimension outside it must have
-  for (std::int64_t dimension = last - 1; dimension >= first; --dimension) {
-    const auto at = static_cast<std::size_t>(dimension);
+  for (std::size_t at = last; at-- > first;) {
     if (sizes[at] == 1) continue;
     if (strides[at] == 0) return -1;
     if (step == 0)
@@ -45,56 +45,73 @@ std::int64_t common_stride(const Tensor& tensor, std::int64_t first, std::int64_
   return step;
 }
 
-std::int64_t product_of_sizes(const Tensor& tensor, std::int64_t first, std::int64_t last) {
-  std::int64_t product = 1;
-  for (std::int64_t dimension = first; dimension < last; ++dimension)
-    product *= tensor.sizes()[static_cast<std::size_t>(dimension)];
-  return product;
-}
-
 std::int32_t dtype_number(const Tensor& tensor) {
   std::int32_t number = 0;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &number));
+  check(aoti_torch_get_dtype(tensor.get(), &number), "tell a dtype");
   return number;
 }
 
-/// Without gaps, in the dtype of `like`.
-Tensor copy_of(const Tensor& tensor, const Tensor& like) {
-  const auto sizes = tensor.sizes();
-  Tensor copy = make_tensor({sizes.begin(), sizes.end()}, like);
-  TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(copy.get(), tensor.get(), 0));
-  return copy;
+/// Torch's numbers in the order of DType.
+const std::array<std::int32_t, 6>& dtype_numbers() {
+  static const std::array numbers{aoti_torch_dtype_float32(),   aoti_torch_dtype_float64(),
+                                  aoti_torch_dtype_float16(),   aoti_torch_dtype_bfloat16(),
+                                  aoti_torch_dtype_complex64(), aoti_torch_dtype_complex128()};
+  return numbers;
+}
+
+std::int32_t number_of(DType dtype) { return dtype_numbers()[static_cast<std::size_t>(dtype)]; }
+
+bool is_dense(const Tensor& tensor) {
+  bool answer = false;
+  check(aoti_torch_is_contiguous(tensor.get(), &answer), "tell strides");
+  return answer;
+}
+
+Tensor make_strided(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides,
+                    std::int32_t dtype, Device device) {
+  static const std::int32_t cpu = aoti_torch_device_type_cpu();
+  static const std::int32_t cuda = aoti_torch_device_type_cuda();
+  AtenTensorHandle made = nullptr;
+  const AOTITorchError code = aoti_torch_empty_strided(
+      static_cast<std::int64_t>(sizes.size()), sizes.data(), strides.data(), dtype,
+      device.backend == Backend::cpu ? cpu : cuda, device.backend == Backend::cpu ? 0 : device.index, &made);
+  if (code != AOTI_TORCH_SUCCESS || made == nullptr) {
+    // In floating point: sizes that overflow cannot be allocated either. Python's side knows the words.
+    double bytes = static_cast<double>(aoti_torch_dtype_element_size(dtype));
+    for (const std::int64_t size : sizes) bytes *= static_cast<double>(size);
+    throw Error(ErrorCode::out_of_memory, "kronsparse: out of memory: " + std::to_string(bytes) +
+                                              " bytes could not be allocated on " + device.to_string());
+  }
+  return Tensor(made);
 }
 
 /// What an operator of one tensor answers; those that only read its metadata are in no C interface.
 template <class Answer>
 Answer ask(const char* question, const Tensor& tensor) {
   std::array<StableIValue, 1> stack{torch::stable::detail::from(tensor)};
-  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher(question, "", stack.data(), TORCH_ABI_VERSION));
+  check(torch_call_dispatcher(question, "", stack.data(), TORCH_ABI_VERSION), question);
   return torch::stable::detail::to<Answer>(stack[0]);
 }
 
 }  // namespace
 
 DType dtype_of(std::string_view argument, const Tensor& tensor) {
-  const std::int32_t dtype = dtype_number(tensor);
-  if (dtype == aoti_torch_dtype_float32()) return DType::f32;
-  if (dtype == aoti_torch_dtype_float16()) return DType::f16;
-  if (dtype == aoti_torch_dtype_bfloat16()) return DType::bf16;
-  if (dtype == aoti_torch_dtype_float64()) return DType::f64;
-  if (dtype == aoti_torch_dtype_complex64()) return DType::complex64;
-  if (dtype == aoti_torch_dtype_complex128()) return DType::complex128;
+  const auto& numbers = dtype_numbers();
+  const auto* const found = std::ranges::find(numbers, dtype_number(tensor));
+  if (found != numbers.end()) return static_cast<DType>(found - numbers.begin());
   refuse(ErrorCode::invalid_argument, argument,
          "dtype not supported, must be float16, bfloat16, float32, float64, complex64 or complex128");
 }
 
 Device device_of(std::string_view argument, const Tensor& tensor) {
+  static const std::int32_t cpu = aoti_torch_device_type_cpu();
+  static const std::int32_t cuda = aoti_torch_device_type_cuda();
   std::int32_t type = 0;
+  check(aoti_torch_get_device_type(tensor.get(), &type), "tell a device");
+  if (type == cpu) return {};
   std::int32_t index = 0;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &type));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(tensor.get(), &index));
-  if (type == aoti_torch_device_type_cpu()) return {};
-  if (type == aoti_torch_device_type_cuda()) return {Backend::cuda, index};
+  check(aoti_torch_get_device_index(tensor.get(), &index), "tell a device");
+  if (type == cuda) return {Backend::cuda, index};
   refuse(ErrorCode::device, argument, "must be on the CPU or on a CUDA device");
 }
 
@@ -103,23 +120,58 @@ Stream current_stream(Device device) {
   if (aoti_torch_get_current_cuda_stream == nullptr)
     throw Error(ErrorCode::device, "device: " + device.to_string() + " given, this torch has no CUDA");
   void* stream = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device.index, &stream));
+  check(aoti_torch_get_current_cuda_stream(device.index, &stream), "tell its stream");
   return stream;
+}
+
+std::span<const std::int64_t> sizes_of(const Tensor& tensor) {
+  std::int64_t dimensions = 0;
+  std::int64_t* sizes = nullptr;
+  check(aoti_torch_get_dim(tensor.get(), &dimensions), "tell sizes");
+  check(aoti_torch_get_sizes(tensor.get(), &sizes), "tell sizes");
+  return {sizes, static_cast<std::size_t>(dimensions)};
+}
+
+std::span<const std::int64_t> strides_of(const Tensor& tensor) {
+  std::int64_t dimensions = 0;
+  std::int64_t* strides = nullptr;
+  check(aoti_torch_get_dim(tensor.get(), &dimensions), "tell strides");
+  check(aoti_torch_get_strides(tensor.get(), &strides), "tell strides");
+  return {strides, static_cast<std::size_t>(dimensions)};
+}
+
+void* address_of(const Tensor& tensor) {
+  void* address = nullptr;
+  check(aoti_torch_get_data_ptr(tensor.get(), &address), "tell an address");
+  return address;
+}
+
+std::string sizes_text(const Tensor& tensor) {
+  std::string text = "(";
+  for (const std::int64_t size : sizes_of(tensor))
+    text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  return text + ")";
+}
+
+std::int64_t version_of(const Tensor& tensor) {
+  if (ask<bool>("aten::is_inference", tensor)) return unknown_version;
+  return ask<std::int64_t>("aten::_version", tensor);
 }
 
 Matrix as_matrix(std::string_view argument, const Tensor& tensor, Layout layout, std::int64_t features) {
   const bool is_first = layout == Layout::batch_first;
-  const std::int64_t dimensions = tensor.dim();
-  const std::int64_t features_at = is_first ? dimensions - 1 : 0;
-  if (dimensions == 0 || tensor.sizes()[static_cast<std::size_t>(features_at)] != features)
+  const auto sizes = sizes_of(tensor);
+  const std::size_t features_at = is_first ? sizes.size() - 1 : 0;
+  if (sizes.empty() || sizes[features_at] != features)
     refuse(ErrorCode::size_mismatch, argument,
            "sizes " + sizes_text(tensor) + " given, the " + (is_first ? "last" : "first") +
                " must be the number of features, " + std::to_string(features));
 
-  const std::int64_t first = is_first ? 0 : 1;
-  const std::int64_t last = is_first ? dimensions - 1 : dimensions;
-  const std::int64_t batch = product_of_sizes(tensor, first, last);
-  if (batch == 0) return {tensor, 0, 0};
+  const std::size_t first = is_first ? 0 : 1;
+  const std::size_t last = is_first ? sizes.size() - 1 : sizes.size();
+  std::int64_t batch = 1;
+  for (std::size_t at = first; at < last; ++at) batch *= sizes[at];
+  if (batch == 0 || is_dense(tensor)) return {tensor, batch, 0};
 
   // Rows of the matrix in memory: samples (batch_first) or features (batch_last).
   const std::int64_t batch_step = common_stride(tensor, first, last);
@@ -130,61 +182,88 @@ Matrix as_matrix(std::string_view argument, const Tensor& tensor, Layout layout,
   const bool rows_are_dense = row_length == 1 || element_step == 1;
   const bool rows_are_apart = (is_first ? batch : features) == 1 || row_step >= row_length;
   if (rows_are_dense && rows_are_apart) return {tensor, batch, row_step == row_length ? 0 : row_step};
-  return {copy_of(tensor, tensor), batch, 0};
+  Tensor copy = make_tensor(sizes, dtype_of(argument, tensor), device_of(argument, tensor));
+  check(aoti_torch_copy_(copy.get(), tensor.get(), 0), "copy a tensor");
+  return {copy, batch, 0};
 }
 
-std::vector<std::int64_t> with_features(const Tensor& tensor, Layout layout, std::int64_t features) {
-  const auto given = tensor.sizes();
-  std::vector<std::int64_t> sizes(given.begin(), given.end());
+Tensor make_tensor(std::span<const std::int64_t> sizes, DType dtype, Device device) {
+  std::array<std::int64_t, 8> few{};
+  std::vector<std::int64_t> many(sizes.size() > few.size() ? sizes.size() : 0);
+  const std::span<std::int64_t> strides(many.empty() ? few.data() : many.data(), sizes.size());
+  std::int64_t stride = 1;
+  for (std::size_t at = sizes.size(); at-- > 0;) {
+    strides[at] = stride;
+    // What wraps around is refused by torch, for its size.
+    stride = static_cast<std::int64_t>(static_cast<std::uint64_t>(stride) *
+                                       static_cast<std::uint64_t>(std::max<std::int64_t>(sizes[at], 1)));
+  }
+  return make_strided(sizes, strides, number_of(dtype), device);
+}
+
+Tensor make_bytes(std::size_t bytes, Device device) {
+  const auto size = static_cast<std::int64_t>(bytes);
+  const std::int64_t stride = 1;
+  static const std::int32_t dtype = aoti_torch_dtype_uint8();
+  return make_strided({&size, 1}, {&stride, 1}, dtype, device);
+}
+
+Tensor make_with_features(const Tensor& like, Layout layout, std::int64_t features, DType dtype,
+                          Device device) {
+  const auto given = sizes_of(like);
+  std::array<std::int64_t, 8> few{};
+  std::vector<std::int64_t> many(given.size() > few.size() ? given.size() : 0);
+  const std::span<std::int64_t> sizes(many.empty() ? few.data() : many.data(), given.size());
+  std::ranges::copy(given, sizes.begin());
   (layout == Layout::batch_first ? sizes.back() : sizes.front()) = features;
+  return make_tensor(sizes, dtype, device);
+}
+
+std::span<const std::int64_t> pattern_sizes(std::string_view argument, const Tensor& values) {
+  const auto sizes = sizes_of(values);
+  if (sizes.size() != 4)
+    refuse(ErrorCode::size_mismatch, argument,
+           "sizes " + sizes_text(values) + " given, must be the four of a pattern, (a, b, c, d)");
   return sizes;
 }
 
-Tensor make_tensor(const std::vector<std::int64_t>& sizes, const Tensor& like) {
-  std::vector<std::int64_t> strides(sizes.size());
-  std::int64_t stride = 1;
-  for (std::size_t dimension = sizes.size(); dimension-- > 0;) {
-    strides[dimension] = stride;
-    stride *= std::max<std::int64_t>(sizes[dimension], 1);
+Tensor dense_as(const Tensor& tensor, DType dtype, Device device) {
+  if (dtype_number(tensor) == number_of(dtype) && is_dense(tensor)) return tensor;
+  Tensor copy = make_tensor(sizes_of(tensor), dtype, device);
+  check(aoti_torch_copy_(copy.get(), tensor.get(), 0), "copy a tensor");
+  return copy;
+}
+
+Scratch::Scratch(std::size_t bytes, Device device) {
+  if (bytes == 0) return;
+  if (device.backend == Backend::cpu) {
+    // A run is done when it returns, and a thread has one run at a time: small ones share their memory.
+    constexpr std::size_t kept_bytes = std::size_t{1} << 16U;
+    if (bytes <= kept_bytes) {
+      struct Free {
+        void operator()(void* memory) const noexcept {
+          ::operator delete (memory, std::align_val_t{alignment});
+        }
+      };
+      thread_local const std::unique_ptr<void, Free> kept(
+          ::operator new (kept_bytes, std::align_val_t{alignment}));
+      data_ = kept.get();
+      return;
+    }
   }
-  std::int32_t device_type = 0;
-  std::int32_t device_index = 0;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(like.get(), &device_index));
-  AtenTensorHandle made = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<std::int64_t>(sizes.size()), sizes.data(),
-                                                  strides.data(), dtype_number(like), device_type,
-                                                  device_index, &made));
-  return Tensor(made);
+  memory_ = torch_allocator(device)(bytes);
+  data_ = memory_.get();
 }
 
-Pattern pattern_of(std::string_view argument, const Tensor& values) {
-  if (values.dim() != 4)
-    refuse(ErrorCode::size_mismatch, argument,
-           "sizes " + sizes_text(values) + " given, must be the four of a pattern, (a, b, c, d)");
-  const auto sizes = values.sizes();
-  return {sizes[0], sizes[1], sizes[2], sizes[3]};
-}
-
-Tensor dense_like(const Tensor& tensor, const Tensor& like) {
-  const bool is_usable = tensor.is_contiguous() && dtype_number(tensor) == dtype_number(like);
-  return is_usable ? tensor : copy_of(tensor, like);
-}
-
-std::int64_t version_of(const Tensor& tensor) {
-  if (ask<bool>("aten::is_inference", tensor)) return unknown_version;
-  return ask<std::int64_t>("aten::_version", tensor);
-}
-
-Tensor alias_of(const Tensor& tensor) {
-  std::int64_t offset = 0;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_storage_offset(tensor.get(), &offset));
-  const auto sizes = tensor.sizes();
-  const auto strides = tensor.strides();
-  AtenTensorHandle alias = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch__reinterpret_tensor(tensor.get(), tensor.dim(), sizes.data(),
-                                                        strides.data(), offset, &alias));
-  return Tensor(alias);
+Allocator torch_allocator(Device device) {
+  return [device](std::size_t bytes) {
+    // Torch aligns less than the core on the CPU.
+    const std::size_t more = device.backend == Backend::cpu ? alignment : 0;
+    Tensor tensor = make_bytes(bytes + more, device);
+    auto* begin = static_cast<std::byte*>(address_of(tensor));
+    begin += gap_before(begin);
+    return std::shared_ptr<void>(begin, [kept = std::move(tensor)](void*) {});
+  };
 }
 
 }  // namespace kronsparse::binding

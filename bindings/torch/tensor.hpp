@@ -3,13 +3,17 @@
 
 #include <torch/csrc/stable/tensor.h>
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "kronsparse/device.hpp"
 #include "kronsparse/dtype.hpp"
+#include "kronsparse/plan.hpp"
 #include "kronsparse/problem.hpp"
 
 namespace kronsparse::binding {
@@ -21,6 +25,16 @@ using torch::stable::Tensor;
 [[nodiscard]] Device device_of(std::string_view argument, const Tensor& tensor);
 /// The stream that torch computes on now; null on the CPU.
 [[nodiscard]] Stream current_stream(Device device);
+
+/// Torch answers without an exception: each throws Error internal when it has no answer.
+[[nodiscard]] std::span<const std::int64_t> sizes_of(const Tensor& tensor);
+[[nodiscard]] std::span<const std::int64_t> strides_of(const Tensor& tensor);
+[[nodiscard]] void* address_of(const Tensor& tensor);
+[[nodiscard]] std::string sizes_text(const Tensor& tensor);
+/// The count of in-place changes that torch keeps for a tensor; unknown_version for one made in inference
+/// mode, which has none.
+[[nodiscard]] std::int64_t version_of(const Tensor& tensor);
+inline constexpr std::int64_t unknown_version = -1;
 
 /// The batch dimensions of a tensor seen as one.
 struct Matrix {
@@ -35,25 +49,41 @@ struct Matrix {
 [[nodiscard]] Matrix as_matrix(std::string_view argument, const Tensor& tensor, Layout layout,
                                std::int64_t features);
 
-/// The sizes of a tensor like this one with another number of features.
-[[nodiscard]] std::vector<std::int64_t> with_features(const Tensor& tensor, Layout layout,
-                                                      std::int64_t features);
+/// New tensors without gaps; Error out_of_memory where there is no memory for one.
+[[nodiscard]] Tensor make_tensor(std::span<const std::int64_t> sizes, DType dtype, Device device);
+[[nodiscard]] Tensor make_bytes(std::size_t bytes, Device device);
+/// One with the sizes of another, but for the number of features.
+[[nodiscard]] Tensor make_with_features(const Tensor& like, Layout layout, std::int64_t features, DType dtype,
+                                        Device device);
 
-/// A new tensor without gaps, of the dtype and on the device of `like`.
-[[nodiscard]] Tensor make_tensor(const std::vector<std::int64_t>& sizes, const Tensor& like);
+/// Four sizes of a pattern.
+[[nodiscard]] std::span<const std::int64_t> pattern_sizes(std::string_view argument, const Tensor& values);
 
-/// values of a pattern (a,b,c,d), from the tensor's sizes.
-[[nodiscard]] Pattern pattern_of(std::string_view argument, const Tensor& values);
+/// The tensor itself when it has no gaps and this dtype, otherwise a copy that does.
+[[nodiscard]] Tensor dense_as(const Tensor& tensor, DType dtype, Device device);
 
-/// The tensor itself when it has no gaps and this dtype of `like`, otherwise a copy that does.
-[[nodiscard]] Tensor dense_like(const Tensor& tensor, const Tensor& like);
+/// Memory of a device for one run, aligned as the core wants it: torch's on a GPU, in the order of its
+/// current stream.
+class Scratch {
+ public:
+  Scratch(std::size_t bytes, Device device);
+  [[nodiscard]] void* data() const noexcept { return data_; }
 
-/// The count of in-place changes that torch keeps for a tensor; unknown for one made in inference mode,
-/// which has none and may change unseen.
-[[nodiscard]] std::int64_t version_of(const Tensor& tensor);
-inline constexpr std::int64_t unknown_version = -1;
+ private:
+  std::shared_ptr<void> memory_;
+  void* data_ = nullptr;
+};
 
-/// Another tensor on the same memory, which keeps it when the first is given other memory.
-[[nodiscard]] Tensor alias_of(const Tensor& tensor);
+/// Memory from torch's allocator, aligned as the core wants it.
+[[nodiscard]] Allocator torch_allocator(Device device);
+
+inline constexpr std::size_t alignment = 256;
+[[nodiscard]] inline std::size_t aligned(std::size_t bytes) noexcept {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+/// Bytes from an address to the next that is aligned.
+[[nodiscard]] inline std::size_t gap_before(const void* address) noexcept {
+  return (alignment - reinterpret_cast<std::uintptr_t>(address) % alignment) % alignment;
+}
 
 }  // namespace kronsparse::binding

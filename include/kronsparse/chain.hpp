@@ -20,6 +20,10 @@ namespace kronsparse {
 ///     assert(monarch.rows() == 4096 && monarch.size() == 2);
 class KRONSPARSE_API Chain {
  public:
+  Chain() : Chain(Pattern{}) {}  ///< the 1 x 1 matrix
+  /// One factor.
+  Chain(const Pattern& factor)
+      : Chain(std::vector<Pattern>{factor}) {}  // NOLINT(google-explicit-constructor)
   explicit Chain(std::vector<Pattern> factors);
   Chain(std::initializer_list<Pattern> factors) : Chain(std::vector<Pattern>(factors)) {}
 

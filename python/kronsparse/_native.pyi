@@ -9,7 +9,7 @@ __version__: str
 def multiply_into(
     y: NDArray[Any],
     x: NDArray[Any],
-    values: NDArray[Any],
+    values: list[NDArray[Any]],
     bias: NDArray[Any] | None,
     activation: str,
     layout: str,
@@ -19,3 +19,4 @@ def gradient_into(grad_values: NDArray[Any], x: NDArray[Any], g: NDArray[Any], l
 def devices() -> list[tuple[str, str]]: ...
 def why_unusable(device: str) -> str: ...
 def candidates(problem: str, device: str) -> list[tuple[str, str, float]]: ...
+def predict(problem: str, device: str) -> tuple[float, float]: ...

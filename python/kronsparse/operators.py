@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, SupportsIndex, overload
+from typing import Any, SupportsIndex, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,7 @@ DTYPES = ("float16", "float32", "float64", "complex64", "complex128")
 
 def multiply(
     x: ArrayLike,
-    values: ArrayLike,
+    values: ArrayLike | Sequence[Array],
     bias: ArrayLike | None = None,
     activation: str | None = None,
     layout: str = "batch_first",
@@ -29,6 +29,7 @@ def multiply(
 ) -> Array:
     """activation(K x + bias), or K^T x ("transposed"), or K^H x ("adjoint"), for values (a, b, c, d).
 
+    A list of such arrays stands for the product of their matrices, left factor first, in one call.
     x is (..., features) in batch_first and (features, ...) in batch_last, and has the dtype of the values.
     Rows may lie apart; what no stride describes, or is of another byte order or alignment, is copied.
 
@@ -36,20 +37,23 @@ def multiply(
     (5, 30)
     >>> multiply(np.ones((30, 7)), np.ones((2, 3, 4, 5)), layout="batch_last", operation="transposed").shape
     (40, 7)
+    >>> multiply(np.ones((5, 8)), [np.ones((1, 3, 2, 2)), np.ones((2, 2, 4, 1))]).shape
+    (5, 6)
     """
     check_option("layout", layout, LAYOUTS)
     check_option("activation", activation or "none", ACTIVATIONS)
     check_option("operation", operation, OPERATIONS)
-    x, values = _array("x", x), np.ascontiguousarray(_array("values", values))
-    if x.dtype != values.dtype:
-        raise ValueError(f"x: dtype {x.dtype} given, must be that of the values, {values.dtype}")
-    pattern = Pattern.of(values.shape)
-    features = pattern.rows if operation == "multiply" else pattern.cols
+    x, factors = _array("x", x), [np.ascontiguousarray(_array("values", one)) for one in _factors(values)]
+    for one in factors:
+        if x.dtype != one.dtype:
+            raise ValueError(f"x: dtype {x.dtype} given, must be that of the values, {one.dtype}")
+    chain = checked(Pattern.of(one.shape) for one in factors)
+    features = chain[0].rows if operation == "multiply" else chain[-1].cols
     batch = _batch_shape(x, layout)
     rows = int(np.prod(batch, dtype=np.int64))
-    y = np.empty((rows, features) if layout == "batch_first" else (features, rows), values.dtype)
+    y = np.empty((rows, features) if layout == "batch_first" else (features, rows), x.dtype)
     dense_bias = None if bias is None else np.ascontiguousarray(_array("bias", bias))
-    _native.multiply_into(y, _matrix(x, layout), values, dense_bias, activation or "none", layout, operation)
+    _native.multiply_into(y, _matrix(x, layout), factors, dense_bias, activation or "none", layout, operation)
     return y.reshape((*batch, features) if layout == "batch_first" else (features, *batch))
 
 
@@ -66,6 +70,15 @@ def gradient(
     grad_values = np.empty(Pattern.of(pattern), x.dtype)
     _native.gradient_into(grad_values, _matrix(x, layout), _matrix(g, layout), layout)
     return grad_values
+
+
+def _factors(values: ArrayLike | Sequence[Array]) -> list[ArrayLike]:
+    """Arrays of a list; what is no list of arrays with four dimensions is one array."""
+    if isinstance(values, list | tuple) and values:
+        arrays = [one for one in values if isinstance(one, np.ndarray) and one.ndim == 4]
+        if len(arrays) == len(values):
+            return list(arrays)
+    return [cast(ArrayLike, values)]
 
 
 def _array(argument: str, given: ArrayLike) -> Array:
@@ -129,25 +142,33 @@ class KSOperator:
 
     def matvec(self, x: ArrayLike) -> Array:
         """W x, for a vector or a matrix of one column."""
-        x = np.asarray(x)
-        if x.shape not in ((self.shape[1],), (self.shape[1], 1)):
-            raise ValueError(f"x: sizes {x.shape} given, must be ({self.shape[1]},) or ({self.shape[1]}, 1)")
-        return self._product(x)
+        return self._product(self._vector(x, self.shape[1]))
 
     def matmat(self, x: ArrayLike) -> Array:
         """W x, for a matrix with a vector in each column."""
-        x = np.asarray(x)
-        if x.ndim != 2:
-            raise ValueError(f"x: {x.ndim} dimensions given, must be 2")
-        return self._product(x)
+        return self._product(self._columns(x))
 
     def rmatvec(self, x: ArrayLike) -> Array:
         """W^H x, for a vector."""
-        return self.H.matvec(x)
+        return self._product(self._vector(x, self.shape[0]), "adjoint")
 
     def rmatmat(self, x: ArrayLike) -> Array:
         """W^H x, for a matrix with a vector in each column."""
-        return self.H.matmat(x)
+        return self._product(self._columns(x), "adjoint")
+
+    @staticmethod
+    def _vector(x: ArrayLike, size: int) -> Array:
+        x = np.asarray(x)
+        if x.shape not in ((size,), (size, 1)):
+            raise ValueError(f"x: sizes {x.shape} given, must be ({size},) or ({size}, 1)")
+        return x
+
+    @staticmethod
+    def _columns(x: ArrayLike) -> Array:
+        x = np.asarray(x)
+        if x.ndim != 2:
+            raise ValueError(f"x: {x.ndim} dimensions given, must be 2")
+        return x
 
     @overload
     def __matmul__(self, x: KSOperator) -> KSOperator: ...
@@ -164,18 +185,22 @@ class KSOperator:
         x = np.asarray(x)
         if x.ndim == 0 or x.shape[-1] != self.shape[0]:
             raise ValueError(f"x: sizes {x.shape} given, the last must be {self.shape[0]}")
-        return np.moveaxis(self.T @ np.moveaxis(x, -1, 0), 0, -1)
+        return self._apply(x, "transposed", "batch_first")
 
-    def _product(self, x: Array) -> Array:
-        if x.ndim == 0 or x.shape[0] != self.shape[1]:
-            raise ValueError(f"x: sizes {x.shape} given, the first must be {self.shape[1]}")
+    def _product(self, x: Array, operation: str = "multiply") -> Array:
+        size = self.shape[1] if operation == "multiply" else self.shape[0]
+        if x.ndim == 0 or x.shape[0] != size:
+            raise ValueError(f"x: sizes {x.shape} given, the first must be {size}")
+        return self._apply(x, operation, "batch_last")
+
+    def _apply(self, x: Array, operation: str, layout: str) -> Array:
+        """All factors in one call of the library."""
         if np.iscomplexobj(x) and not np.iscomplexobj(self.factors[0]):
-            return np.asarray(self._product(x.real) + 1j * self._product(x.imag))
+            parts = [self._apply(part, operation, layout) for part in (x.real, x.imag)]
+            return np.asarray(parts[0] + 1j * parts[1])
         dtype = np.result_type(self.dtype, x.dtype)
-        y = x.astype(dtype, copy=False)
-        for values in reversed(self.factors):
-            y = multiply(y, values.astype(dtype, copy=False), layout="batch_last")
-        return y
+        factors = [values.astype(dtype, copy=False) for values in self.factors]
+        return multiply(x.astype(dtype, copy=False), factors, layout=layout, operation=operation)
 
     @property
     def T(self) -> KSOperator:  # noqa: N802 (NumPy's name)

@@ -3,13 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <new>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "core/choice.hpp"
+#include "core/implementation.hpp"
 #include "core/message.hpp"
 #include "core/names.hpp"
 #include "core/text.hpp"
+#include "kronsparse/buffer.hpp"
 #include "kronsparse/error.hpp"
 #include "kronsparse/kronsparse.h"
 #include "kronsparse/plan.hpp"
@@ -17,7 +22,14 @@
 
 struct kronsparse_plan {
   kronsparse::Plan plan;
-  std::string implementation;  // zero-terminated, unlike a string_view
+};
+
+struct kronsparse_packed {
+  kronsparse::PackedValues values;
+};
+
+struct kronsparse_timer {
+  kronsparse::Timer timer;
 };
 
 namespace kronsparse {
@@ -73,12 +85,24 @@ To checked_enum(const From& value, const std::array<std::string_view, N>& words,
   return static_cast<To>(number);
 }
 
+Chain chain_of(const kronsparse_problem& c) {
+  if (c.factor_count < 1 || c.factor_count > KRONSPARSE_MAX_FACTORS)
+    throw Error(ErrorCode::invalid_argument,
+                message("factor_count: {} given, must be 1 to {}", c.factor_count, KRONSPARSE_MAX_FACTORS));
+  std::vector<Pattern> factors;
+  for (int factor = 0; factor < c.factor_count; ++factor) {
+    const kronsparse_pattern& one = c.factors[factor];
+    factors.push_back({one.a, one.b, one.c, one.d});
+  }
+  return Chain(std::move(factors));
+}
+
 Problem to_cpp(const kronsparse_problem* c) {
   check_not_null("problem", c);
   if (c->bias != 0 && c->bias != 1)
     throw Error(ErrorCode::invalid_argument, message("bias: {} given, must be 0 or 1", c->bias));
   Problem problem;
-  problem.pattern = {c->a, c->b, c->c, c->d};
+  problem.chain = chain_of(*c);
   problem.batch = c->batch;
   problem.dtype = checked_enum<DType>(c->dtype, dtype_names, "dtype");
   problem.layout = checked_enum<Layout>(c->layout, layout_names, "layout");
@@ -93,10 +117,11 @@ Problem to_cpp(const kronsparse_problem* c) {
 
 kronsparse_problem to_c(const Problem& problem) {
   kronsparse_problem c{};
-  c.a = problem.pattern.a;
-  c.b = problem.pattern.b;
-  c.c = problem.pattern.c;
-  c.d = problem.pattern.d;
+  if (problem.chain.size() > KRONSPARSE_MAX_FACTORS)
+    throw Error(ErrorCode::overflow, message("text: {} factors given, must be at most {}",
+                                             problem.chain.size(), KRONSPARSE_MAX_FACTORS));
+  for (const Pattern& one : problem.chain.factors())
+    c.factors[c.factor_count++] = {one.a, one.b, one.c, one.d};
   c.batch = problem.batch;
   c.dtype = static_cast<kronsparse_dtype>(problem.dtype);
   c.layout = static_cast<kronsparse_layout>(problem.layout);
@@ -111,7 +136,24 @@ kronsparse_problem to_c(const Problem& problem) {
 
 Operands to_cpp(const kronsparse_operands* c) {
   check_not_null("operands", c);
-  return {.x = c->x, .y = c->y, .bias = c->bias, .g = c->g, .stream = c->stream};
+  return {.x = c->x,
+          .y = c->y,
+          .bias = c->bias,
+          .g = c->g,
+          .stream = c->stream,
+          .values = c->values,
+          .packed = c->packed == nullptr ? nullptr : &c->packed->values,
+          .gradients = c->gradients,
+          .grad_x = c->grad_x,
+          .workspace = c->workspace,
+          .workspace_bytes = c->workspace_bytes,
+          .intermediates = c->intermediates};
+}
+
+Batch batch_of(const Problem& problem) { return {problem.batch, problem.cols_stride, problem.rows_stride}; }
+
+Batch to_cpp(const kronsparse_batch* c, const Plan& plan) {
+  return c == nullptr ? batch_of(plan.problem()) : Batch{c->size, c->cols_stride, c->rows_stride};
 }
 
 Device device_of(const char* text) { return text == nullptr ? Device{} : Device::parse(text); }
@@ -120,9 +162,49 @@ std::string_view forced_of(const char* implementation) {
   return implementation == nullptr ? std::string_view() : std::string_view(implementation);
 }
 
-Plan make_plan(const kronsparse_problem* problem, const void* values, const char* device,
-               const char* implementation) {
-  return {to_cpp(problem), values, device_of(device), forced_of(implementation)};
+std::span<const void* const> values_of(const void* const* values, const Chain& chain) {
+  check_not_null("values", values);
+  return {values, chain.size()};
+}
+
+const Plan& plan_of(const kronsparse_plan* plan) {
+  check_not_null("plan", plan);
+  return plan->plan;
+}
+
+Plan& plan_of(kronsparse_plan* plan) {
+  check_not_null("plan", plan);
+  return plan->plan;
+}
+
+/// All of a text and its zero; Error size_mismatch where that is too much.
+void print_text(const std::string& printed, char* text, size_t size) {
+  check_not_null("text", text);
+  if (size <= printed.size())
+    throw Error(ErrorCode::size_mismatch,
+                message("size: {} bytes given, must be at least {}", size, printed.size() + 1));
+  std::memcpy(text, printed.c_str(), printed.size() + 1);
+}
+
+/// As much of the text as there is room for, and a zero.
+template <std::size_t N>
+void copy_text(char (&to)[N], std::string_view text) {
+  const std::size_t length = std::min(text.size(), N - 1);
+  std::copy_n(text.data(), length, to);
+  to[length] = '\0';
+}
+
+/// Writes items of a list to an array of `capacity`, each with `write(item, place)`, and their number.
+template <class List, class Item, class Write>
+void copy_list(const List& list, Item* items, size_t capacity, size_t* count, const char* argument,
+               const Write& write) {
+  check_not_null("count", count);
+  if (capacity > 0) check_not_null(argument, items);
+  for (std::size_t index = 0; index < std::min(capacity, list.size()); ++index) {
+    items[index] = Item{};
+    write(list[index], items[index]);
+  }
+  *count = list.size();
 }
 
 }  // namespace
@@ -153,11 +235,7 @@ kronsparse_status kronsparse_problem_parse(const char* text, kronsparse_problem*
 kronsparse_status kronsparse_problem_print(const kronsparse_problem* problem, char* text, size_t size) {
   return guarded([&] {
     check_not_null("text", text);
-    const std::string printed = to_cpp(problem).to_string();
-    if (size <= printed.size())
-      throw Error(ErrorCode::size_mismatch,
-                  message("size: {} bytes given, must be at least {}", size, printed.size() + 1));
-    std::memcpy(text, printed.c_str(), printed.size() + 1);
+    print_text(to_cpp(problem).to_string(), text, size);
   });
 }
 
@@ -168,46 +246,318 @@ kronsparse_status kronsparse_predict(const kronsparse_problem* problem, const ch
     const Problem converted = to_cpp(problem);
     converted.validate();
     const Device place = device_of(device);
-    *seconds = choose(converted, place, forced_of(implementation)).predict(converted, place);
+    if (implementation == nullptr) {
+      // What a plan that keeps its values takes: the fastest, whatever packing costs.
+      double sum = 0;
+      bool is_accepted = true;
+      for (const Problem& step : steps_of(converted)) {
+        const std::vector<Candidate> all = candidates(step, place);
+        is_accepted = is_accepted && !all.empty() && all.front().refusal.empty();
+        if (is_accepted) sum += all.front().predicted_seconds;
+      }
+      if (is_accepted) {
+        *seconds = sum;
+        return;
+      }  // otherwise a plan says why
+    }
+    *seconds = Plan(converted, place, forced_of(implementation)).predicted_seconds(batch_of(converted));
   });
 }
 
-kronsparse_status kronsparse_plan_create(const kronsparse_problem* problem, const void* values,
+kronsparse_status kronsparse_devices(kronsparse_device* devices, size_t capacity, size_t* count) {
+  return guarded([&] {
+    copy_list(kronsparse::devices(), devices, capacity, count, "devices",
+              [](const DeviceInfo& info, kronsparse_device& c) {
+                copy_text(c.name, info.device.to_string());
+                copy_text(c.description, info.description);
+                c.cache_bytes = info.cache_bytes;
+              });
+  });
+}
+
+kronsparse_status kronsparse_why_unusable(const char* device, char* text, size_t size) {
+  return guarded([&] {
+    check_not_null("text", text);
+    if (size == 0) throw Error(ErrorCode::size_mismatch, "size: 0 bytes given, must be at least 1");
+    const std::string reason = why_unusable(device_of(device));
+    const std::size_t length = std::min(reason.size(), size - 1);
+    std::copy_n(reason.data(), length, text);
+    text[length] = '\0';
+  });
+}
+
+kronsparse_status kronsparse_implementations(kronsparse_implementation* implementations, size_t capacity,
+                                             size_t* count) {
+  return guarded([&] {
+    copy_list(kronsparse::implementations(), implementations, capacity, count, "implementations",
+              [](const ImplementationInfo& info, kronsparse_implementation& c) {
+                copy_text(c.name, info.name);
+                copy_text(c.backend, name(info.backend));
+                copy_text(c.summary, info.summary);
+              });
+  });
+}
+
+kronsparse_status kronsparse_steps(const kronsparse_problem* problem, kronsparse_problem* steps,
+                                   size_t capacity, size_t* count) {
+  return guarded([&] {
+    copy_list(steps_of(to_cpp(problem)), steps, capacity, count, "steps",
+              [](const Problem& step, kronsparse_problem& c) { c = to_c(step); });
+  });
+}
+
+kronsparse_status kronsparse_candidates(const kronsparse_problem* problem, const char* device,
+                                        kronsparse_candidate* candidates, size_t capacity, size_t* count) {
+  return guarded([&] {
+    copy_list(kronsparse::candidates(to_cpp(problem), device_of(device)), candidates, capacity, count,
+              "candidates", [](const Candidate& candidate, kronsparse_candidate& c) {
+                copy_text(c.implementation, candidate.implementation);
+                copy_text(c.refusal, candidate.refusal);
+                c.predicted_seconds = candidate.predicted_seconds;
+              });
+  });
+}
+
+kronsparse_status kronsparse_plan_create(const kronsparse_problem* problem, const void* const* values,
                                          const char* device, const char* implementation,
                                          kronsparse_plan** plan) {
   return guarded([&] {
     check_not_null("plan", plan);
-    Plan made = make_plan(problem, values, device, implementation);
-    std::string chosen(made.implementation());
-    *plan = new kronsparse_plan{std::move(made), std::move(chosen)};
+    const Problem converted = to_cpp(problem);
+    const Device place = device_of(device);
+    const std::string_view forced = forced_of(implementation);
+    *plan = new kronsparse_plan{values == nullptr
+                                    ? Plan(converted, place, forced)
+                                    : Plan(converted, values_of(values, converted.chain), place, forced)};
   });
 }
 
-kronsparse_status kronsparse_plan_set_values(kronsparse_plan* plan, const void* values) {
+kronsparse_status kronsparse_plan_set_values(kronsparse_plan* plan, const void* const* values) {
+  return guarded([&] { plan_of(plan).set_values(values_of(values, plan->plan.problem().chain)); });
+}
+
+kronsparse_status kronsparse_plan_set_values_on(kronsparse_plan* plan, const void* const* values,
+                                                void* stream) {
+  return guarded([&] { plan_of(plan).set_values(values_of(values, plan->plan.problem().chain), stream); });
+}
+
+kronsparse_status kronsparse_plan_prepare(kronsparse_plan* plan, const kronsparse_batch* batch,
+                                          const void* const* values) {
   return guarded([&] {
-    check_not_null("plan", plan);
-    plan->plan.set_values(values);
+    Plan& made = plan_of(plan);
+    made.prepare(to_cpp(batch, made), values_of(values, made.problem().chain));
   });
 }
 
-kronsparse_status kronsparse_plan_run(const kronsparse_plan* plan, const kronsparse_operands* operands) {
+kronsparse_status kronsparse_plan_run(const kronsparse_plan* plan, const kronsparse_batch* batch,
+                                      const kronsparse_operands* operands) {
+  return guarded([&] { plan_of(plan).run(to_cpp(batch, plan->plan), to_cpp(operands)); });
+}
+
+kronsparse_status kronsparse_plan_workspace(const kronsparse_plan* plan, const kronsparse_batch* batch,
+                                            const kronsparse_operands* operands, size_t* bytes) {
   return guarded([&] {
-    check_not_null("plan", plan);
-    plan->plan.run(to_cpp(operands));
+    check_not_null("bytes", bytes);
+    *bytes = plan_of(plan).workspace_bytes(to_cpp(batch, plan->plan), to_cpp(operands));
   });
+}
+
+kronsparse_status kronsparse_plan_intermediates(const kronsparse_plan* plan, const kronsparse_batch* batch,
+                                                size_t* bytes) {
+  return guarded([&] {
+    check_not_null("bytes", bytes);
+    *bytes = plan_of(plan).intermediate_bytes(to_cpp(batch, plan->plan));
+  });
+}
+
+kronsparse_status kronsparse_plan_predict(const kronsparse_plan* plan, const kronsparse_batch* batch,
+                                          double* seconds, double* packing_seconds) {
+  return guarded([&] {
+    check_not_null("seconds", seconds);
+    check_not_null("packing_seconds", packing_seconds);
+    const Plan& made = plan_of(plan);
+    const Batch converted = to_cpp(batch, made);
+    const double packing = made.predicted_packing_seconds(converted);
+    *seconds = made.predicted_seconds(converted);
+    *packing_seconds = packing;
+  });
+}
+
+kronsparse_status kronsparse_plan_problem(const kronsparse_plan* plan, kronsparse_problem* problem) {
+  return guarded([&] {
+    check_not_null("problem", problem);
+    *problem = to_c(plan_of(plan).problem());
+  });
+}
+
+kronsparse_status kronsparse_plan_device(const kronsparse_plan* plan, char* text, size_t size) {
+  return guarded([&] { print_text(plan_of(plan).device().to_string(), text, size); });
+}
+
+kronsparse_status kronsparse_plan_choice(const kronsparse_plan* plan, const kronsparse_batch* batch,
+                                         char* text, size_t size) {
+  return guarded([&] { print_text(plan_of(plan).implementation(to_cpp(batch, plan->plan)), text, size); });
 }
 
 const char* kronsparse_plan_implementation(const kronsparse_plan* plan) {
-  return plan == nullptr ? nullptr : plan->implementation.c_str();
+  return plan == nullptr ? nullptr : plan->plan.implementation().c_str();
+}
+
+size_t kronsparse_plan_packed_bytes(const kronsparse_plan* plan) {
+  return plan == nullptr ? 0 : plan->plan.packed_bytes();
 }
 
 void kronsparse_plan_destroy(kronsparse_plan* plan) { delete plan; }
 
-kronsparse_status kronsparse_multiply(const kronsparse_problem* problem, const void* values,
+kronsparse_status kronsparse_packed_create(const kronsparse_plan* plan, kronsparse_packed** packed) {
+  return guarded([&] {
+    check_not_null("packed", packed);
+    *packed = new kronsparse_packed{PackedValues(plan_of(plan))};
+  });
+}
+
+kronsparse_status kronsparse_packed_create_with(const kronsparse_plan* plan,
+                                                kronsparse_allocate_function allocate,
+                                                kronsparse_release_function release, void* context,
+                                                kronsparse_packed** packed) {
+  return guarded([&] {
+    check_not_null("packed", packed);
+    if (allocate == nullptr || release == nullptr)
+      throw Error(ErrorCode::bad_pointer,
+                  message("{}: null given, must not be null", allocate == nullptr ? "allocate" : "release"));
+    Allocator allocator = [=](std::size_t bytes) {
+      void* data = allocate(context, bytes);
+      if (data == nullptr)
+        throw Error(ErrorCode::out_of_memory, message("allocate: null returned for {} bytes", bytes));
+      return std::shared_ptr<void>(data, [=](void* given) { release(context, given); });
+    };
+    *packed = new kronsparse_packed{PackedValues(plan_of(plan), std::move(allocator))};
+  });
+}
+
+kronsparse_status kronsparse_packed_is_ready(const kronsparse_packed* packed, const kronsparse_plan* plan,
+                                             const kronsparse_batch* batch, int* is_ready) {
+  return guarded([&] {
+    check_not_null("packed", packed);
+    check_not_null("is_ready", is_ready);
+    const Plan& made = plan_of(plan);
+    *is_ready = packed->values.is_ready(made, to_cpp(batch, made)) ? 1 : 0;
+  });
+}
+
+kronsparse_status kronsparse_packed_prepare(kronsparse_packed* packed, const kronsparse_plan* plan,
+                                            const kronsparse_batch* batch, const void* const* values,
+                                            void* stream, int* has_room) {
+  return guarded([&] {
+    check_not_null("packed", packed);
+    const Plan& made = plan_of(plan);
+    const bool had_room =
+        packed->values.prepare(made, to_cpp(batch, made), values_of(values, made.problem().chain), stream);
+    if (has_room != nullptr) *has_room = had_room ? 1 : 0;
+  });
+}
+
+size_t kronsparse_packed_bytes(const kronsparse_packed* packed) {
+  return packed == nullptr ? 0 : packed->values.bytes();
+}
+
+void kronsparse_packed_destroy(kronsparse_packed* packed) { delete packed; }
+
+kronsparse_status kronsparse_allocate(const char* device, size_t bytes, void** data) {
+  return guarded([&] {
+    check_not_null("data", data);
+    const Device place = device_of(device);
+    *data = backend_of(place).memory.allocate(place, std::max<size_t>(bytes, 1));
+  });
+}
+
+kronsparse_status kronsparse_free(const char* device, void* data) {
+  return guarded([&] {
+    const Device place = device_of(device);
+    if (data != nullptr) backend_of(place).memory.release(place, data);
+  });
+}
+
+kronsparse_status kronsparse_copy_from_host(const char* device, void* to, const void* from, size_t bytes,
+                                            void* stream) {
+  return guarded([&] { copy_from_host(to, from, bytes, device_of(device), stream); });
+}
+
+kronsparse_status kronsparse_copy_to_host(const char* device, void* to, const void* from, size_t bytes,
+                                          void* stream) {
+  return guarded([&] { copy_to_host(to, from, bytes, device_of(device), stream); });
+}
+
+kronsparse_status kronsparse_copy(const char* device, void* to, const void* from, size_t bytes,
+                                  void* stream) {
+  return guarded([&] {
+    const Device place = device_of(device);
+    const MemoryOps& memory = backend_of(place).memory;
+    if (bytes == 0) return;
+    check_not_null("to", to);
+    check_not_null("from", from);
+    memory.copy(place, to, from, bytes, stream);
+  });
+}
+
+kronsparse_status kronsparse_clear(const char* device, void* data, size_t bytes, void* stream) {
+  return guarded([&] {
+    const Device place = device_of(device);
+    const MemoryOps& memory = backend_of(place).memory;
+    if (bytes == 0) return;
+    check_not_null("data", data);
+    memory.clear(place, data, bytes, stream);
+  });
+}
+
+kronsparse_status kronsparse_is_capturing(const char* device, void* stream, int* is_capturing) {
+  return guarded([&] {
+    check_not_null("is_capturing", is_capturing);
+    const Device place = device_of(device);
+    static_cast<void>(backend_of(place));
+    *is_capturing = kronsparse::is_capturing(place, stream) ? 1 : 0;
+  });
+}
+
+kronsparse_status kronsparse_timer_create(const char* device, void* stream, kronsparse_timer** timer) {
+  return guarded([&] {
+    check_not_null("timer", timer);
+    *timer = new kronsparse_timer{Timer(device_of(device), stream)};
+  });
+}
+
+kronsparse_status kronsparse_timer_mark(kronsparse_timer* timer) {
+  return guarded([&] {
+    check_not_null("timer", timer);
+    timer->timer.mark();
+  });
+}
+
+kronsparse_status kronsparse_timer_seconds(const kronsparse_timer* timer, double* seconds, size_t capacity,
+                                           size_t* count) {
+  return guarded([&] {
+    check_not_null("timer", timer);
+    copy_list(timer->timer.seconds(), seconds, capacity, count, "seconds",
+              [](double one, double& c) { c = one; });
+  });
+}
+
+void kronsparse_timer_destroy(kronsparse_timer* timer) { delete timer; }
+
+kronsparse_status kronsparse_synchronise(const char* device, void* stream) {
+  return guarded([&] { synchronise(device_of(device), stream); });
+}
+
+kronsparse_status kronsparse_multiply(const kronsparse_problem* problem, const void* const* values,
                                       const kronsparse_operands* operands) {
   return guarded([&] {
-    const Operands converted = to_cpp(operands);
-    make_plan(problem, values, nullptr, nullptr).run(converted);
+    Operands converted = to_cpp(operands);
+    const Plan plan(to_cpp(problem));
+    converted.values = values;
+    const Buffer workspace(plan.workspace_bytes(batch_of(plan.problem()), converted));
+    converted.workspace = workspace.data();
+    converted.workspace_bytes = workspace.bytes();
+    plan.run(converted);
   });
 }
 

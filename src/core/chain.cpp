@@ -1,5 +1,7 @@
 #include "kronsparse/chain.hpp"
 
+#include <limits>
+
 #include "core/message.hpp"
 #include "core/text.hpp"
 #include "kronsparse/error.hpp"
@@ -10,12 +12,14 @@ namespace {
 void validate(const std::vector<Pattern>& factors) {
   if (factors.empty())
     throw Error(ErrorCode::invalid_argument, "chain: no factors given, must have at least one");
+  constexpr std::int64_t widest_element = 16;
   std::int64_t nnz = 0;
   for (const Pattern& factor : factors) {
     factor.validate();
-    if (__builtin_add_overflow(nnz, factor.nnz(), &nnz))
+    if (__builtin_add_overflow(nnz, factor.nnz(), &nnz) ||
+        nnz > std::numeric_limits<std::int64_t>::max() / widest_element)
       throw Error(ErrorCode::overflow,
-                  "chain: the factors have too many values, their number must fit in 63 bits");
+                  "chain: the factors have too many values, their bytes must fit in 63 bits");
   }
   for (std::size_t right = 1; right < factors.size(); ++right) {
     const Pattern& left_factor = factors[right - 1];

@@ -28,21 +28,12 @@ bool belongs_to(std::string_view name, std::string_view name_or_family) {
          (name.starts_with(name_or_family) && name.substr(name_or_family.size()).starts_with('-'));
 }
 
-constexpr std::string_view variable = "KRONSPARSE_IMPL";
-
-/// What the variable says; empty when it is not set.
-std::string_view forced_by_variable() {
-  const char* value = std::getenv(variable.data());
-  return value == nullptr ? "" : value;
-}
-
-[[noreturn]] void throw_unknown(std::span<const Implementation> table, Device device,
-                                std::string_view argument, std::string_view forced) {
+[[noreturn]] void throw_unknown(std::span<const Implementation> table, Device device, const Forced& forced) {
   std::vector<std::string_view> names;
   for (const Implementation& implementation : table) names.push_back(implementation.name);
   throw Error(ErrorCode::invalid_argument,
               message("{}: {} is neither an implementation for {} nor a family of them; there are {}",
-                      argument, quoted(forced), device.to_string(), joined(names, ", ")));
+                      forced.argument, quoted(forced.name), device.to_string(), joined(names, ", ")));
 }
 
 }  // namespace
@@ -83,60 +74,71 @@ std::vector<ImplementationInfo> implementations() {
   return all;
 }
 
-std::vector<Assessment> assess(std::span<const Implementation> table, const Problem& problem, Device device) {
+bool Forced::leaves_out(std::string_view implementation) const noexcept {
+  return !name.empty() && !belongs_to(implementation, name);
+}
+
+Forced forced_or_variable(std::string_view forced) {
+  if (!forced.empty()) return {forced};
+  const char* value = std::getenv("KRONSPARSE_IMPL");
+  return {value == nullptr ? "" : value, "KRONSPARSE_IMPL"};
+}
+
+std::vector<Assessment> assess(std::span<const Implementation> table, const Problem& problem, Device device,
+                               const Forced& forced, const PackedOrder* packed_as) {
   std::vector<Assessment> all;
-  for (const Implementation& implementation : table) {
-    Assessment assessment{&implementation, implementation.refuse(problem, device)};
-    if (assessment.refusal.empty()) assessment.seconds = implementation.predict(problem, device);
-    all.push_back(std::move(assessment));
-  }
+  for (const Implementation& implementation : table)
+    if (!forced.leaves_out(implementation.name))
+      all.push_back({&implementation, implementation.propose(problem, device, packed_as)});
   std::ranges::stable_sort(all, [](const Assessment& left, const Assessment& right) {
-    if (left.refusal.empty() != right.refusal.empty()) return left.refusal.empty();
-    return left.refusal.empty() && left.seconds < right.seconds;
+    const bool accepts = left.proposal.refusal.empty();
+    if (accepts != right.proposal.refusal.empty()) return accepts;
+    return accepts && left.proposal.seconds < right.proposal.seconds;
   });
   return all;
 }
 
 std::vector<Candidate> candidates(const Problem& problem, Device device) {
   problem.validate();
+  if (problem.chain.size() != 1)
+    throw Error(ErrorCode::invalid_argument,
+                message("problem: {} has {} factors, must have one; steps_of() takes a chain apart",
+                        problem.to_string(), problem.chain.size()));
   const std::span<const Implementation> table = backend_of(device).implementations;
-  const std::string_view forced = forced_by_variable();
-  const auto left_out = [&](std::string_view name) { return !forced.empty() && !belongs_to(name, forced); };
-  if (std::ranges::all_of(table, left_out, &Implementation::name))
-    throw_unknown(table, device, variable, forced);
+  const Forced forced = forced_or_variable({});
+  const auto left_out = [&](std::string_view name) { return forced.leaves_out(name); };
+  if (std::ranges::all_of(table, left_out, &Implementation::name)) throw_unknown(table, device, forced);
   std::vector<Candidate> all;
   for (Assessment& assessment : assess(table, problem, device)) {
     const std::string_view name = assessment.implementation->name;
-    if (left_out(name)) assessment.refusal = message("{} is {}", variable, quoted(forced));
-    all.push_back({std::string(name), device, std::move(assessment.refusal), assessment.seconds});
+    Proposal& proposal = assessment.proposal;
+    if (left_out(name)) proposal.refusal = message("{} is {}", forced.argument, quoted(forced.name));
+    all.push_back({std::string(name), device, std::move(proposal.refusal), proposal.seconds});
   }
   std::stable_partition(all.begin(), all.end(),
                         [](const Candidate& candidate) { return candidate.refusal.empty(); });
   return all;
 }
 
-const Implementation& choose_from(std::span<const Implementation> table, const Problem& problem,
-                                  Device device, std::string_view argument, std::string_view forced) {
-  std::vector<std::string> refusals;
-  for (const Assessment& assessment : assess(table, problem, device)) {
-    const std::string_view name = assessment.implementation->name;
-    if (!forced.empty() && !belongs_to(name, forced)) continue;
-    if (assessment.refusal.empty()) return *assessment.implementation;
-    refusals.push_back(message("{}: {}", name, assessment.refusal));
+std::vector<Assessment> accepted_from(std::span<const Implementation> table, const Problem& problem,
+                                      Device device, const Forced& forced) {
+  std::vector<Assessment> all = assess(table, problem, device, forced);
+  if (all.empty()) throw_unknown(table, device, forced);
+  const auto first_refusal =
+      std::ranges::find_if(all, [](const Assessment& one) { return !one.proposal.refusal.empty(); });
+  if (first_refusal != all.begin()) {
+    all.erase(first_refusal, all.end());
+    return all;
   }
-  if (!refusals.empty())
-    throw Error(ErrorCode::unsupported,
-                forced.empty() ? message("problem: no implementation on {} accepts {} ({})",
-                                         device.to_string(), problem.to_string(), joined(refusals, "; "))
-                               : message("{}: {} does not accept {} ({})", argument, quoted(forced),
-                                         problem.to_string(), joined(refusals, "; ")));
-  throw_unknown(table, device, argument, forced);
-}
-
-const Implementation& choose(const Problem& problem, Device device, std::string_view forced) {
-  const std::span<const Implementation> table = backend_of(device).implementations;
-  if (!forced.empty()) return choose_from(table, problem, device, "implementation", forced);
-  return choose_from(table, problem, device, variable, forced_by_variable());
+  std::vector<std::string> refusals;
+  for (const Assessment& one : all)
+    refusals.push_back(message("{}: {}", one.implementation->name, one.proposal.refusal));
+  throw Error(ErrorCode::unsupported,
+              forced.name.empty()
+                  ? message("problem: no implementation on {} accepts {} ({})", device.to_string(),
+                            problem.to_string(), joined(refusals, "; "))
+                  : message("{}: {} does not accept {} ({})", forced.argument, quoted(forced.name),
+                            problem.to_string(), joined(refusals, "; ")));
 }
 
 }  // namespace kronsparse

@@ -1,4 +1,4 @@
-// Which implementation runs a problem.
+// Which implementation runs a problem with one factor.
 #pragma once
 
 #include <span>
@@ -13,23 +13,30 @@ namespace kronsparse {
 /// One implementation's answer to a problem.
 struct Assessment {
   const Implementation* implementation;
-  std::string refusal;  ///< empty when it accepts
-  double seconds = 0;   ///< predicted; meaningful when it accepts
+  Proposal proposal;
 };
 
+/// Implementations that a caller wants, by name or family; all of them where it is empty.
+struct Forced {
+  std::string_view name;
+  std::string_view argument = "implementation";  ///< where the name came from
+
+  [[nodiscard]] bool leaves_out(std::string_view implementation) const noexcept;
+};
+
+/// What the caller says, or else the variable KRONSPARSE_IMPL.
+[[nodiscard]] Forced forced_or_variable(std::string_view forced);
+
 /// The answers of a table, those that accept first, cheapest first; the table's
-/// order decides between equals.
+/// order decides between equals. Those that are left out are not asked.
 [[nodiscard]] std::vector<Assessment> assess(std::span<const Implementation> table, const Problem& problem,
-                                             Device device);
+                                             Device device, const Forced& forced = {},
+                                             const PackedOrder* packed_as = nullptr);
 
-/// The cheapest of a table that accepts the problem and whose name or family is
-/// `forced`, if that is not empty. `argument` is where that came from.
-[[nodiscard]] const Implementation& choose_from(std::span<const Implementation> table, const Problem& problem,
-                                                Device device, std::string_view argument,
-                                                std::string_view forced);
-
-/// The same for the device's table. When `forced` is empty, the variable
-/// KRONSPARSE_IMPL takes its place.
-[[nodiscard]] const Implementation& choose(const Problem& problem, Device device, std::string_view forced);
+/// Those that accept, cheapest first; never none. Error unsupported with every reason where all refuse, Error
+/// invalid_argument where none has the forced name.
+[[nodiscard]] std::vector<Assessment> accepted_from(std::span<const Implementation> table,
+                                                    const Problem& problem, Device device,
+                                                    const Forced& forced);
 
 }  // namespace kronsparse

@@ -29,17 +29,22 @@ struct MatrixShape {
 
 /// The matrix with K's columns: x of multiply and gradient, y of transposed and adjoint.
 [[nodiscard]] inline MatrixShape cols_matrix(const Problem& problem) noexcept {
-  return batch_shape(problem.layout, problem.batch, problem.pattern.cols(), problem.cols_stride);
+  return batch_shape(problem.layout, problem.batch, problem.chain.cols(), problem.cols_stride);
 }
 
 /// The matrix with K's rows: y of multiply, g of gradient, x of transposed and adjoint.
 [[nodiscard]] inline MatrixShape rows_matrix(const Problem& problem) noexcept {
-  return batch_shape(problem.layout, problem.batch, problem.pattern.rows(), problem.rows_stride);
+  return batch_shape(problem.layout, problem.batch, problem.chain.rows(), problem.rows_stride);
 }
 
 /// The gradient with respect to the values, without gaps.
 [[nodiscard]] inline MatrixShape values_matrix(const Pattern& pattern) noexcept {
   return {pattern.a * pattern.b, pattern.c * pattern.d, pattern.c * pattern.d};
+}
+/// Those of all factors, one after the other.
+[[nodiscard]] inline MatrixShape values_matrix(const Chain& chain) noexcept {
+  if (chain.size() == 1) return values_matrix(chain.factors().front());
+  return {1, chain.nnz(), chain.nnz()};
 }
 
 [[nodiscard]] inline bool is_transposed(Operation operation) noexcept {
@@ -51,7 +56,7 @@ struct MatrixShape {
 }
 
 [[nodiscard]] inline MatrixShape y_matrix(const Problem& problem) noexcept {
-  if (problem.operation == Operation::gradient) return values_matrix(problem.pattern);
+  if (problem.operation == Operation::gradient) return values_matrix(problem.chain);
   return is_transposed(problem.operation) ? cols_matrix(problem) : rows_matrix(problem);
 }
 

@@ -5,7 +5,10 @@
 // tests) works from these fields alone.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,7 +22,31 @@
 
 namespace kronsparse {
 
-/// A problem made ready to run by one implementation.
+/// The order in which a kernel reads the values of a factor. Executors of one factor whose orders are equal
+/// read the same bytes, so that one packed copy serves them all.
+struct PackedOrder {
+  /// The name of the implementation, a literal; empty where values are read as they are given, so that
+  /// nothing has to be packed for a run (to keep them, pack() copies).
+  std::string_view family = {};
+  std::array<std::int64_t, 16> numbers = {};  ///< what tells the family's orders of one factor apart
+  std::size_t bytes = 0;                      ///< of the packed values
+
+  [[nodiscard]] bool is_as_given() const noexcept { return family.empty(); }
+  friend bool operator==(const PackedOrder&, const PackedOrder&) = default;
+};
+
+/// Of the gradient, which reads none.
+inline const PackedOrder no_order;
+
+/// The values of one run, in the executor's order.
+struct Weights {
+  const void* data = nullptr;
+  /// Whether the work right ahead in the stream may have written them: a kernel that begins before that has
+  /// ended must not read them yet.
+  bool just_packed = false;
+};
+
+/// A problem with one factor made ready to run by one implementation. Holds no values and no device memory.
 class Executor {
  public:
   Executor() = default;
@@ -27,24 +54,38 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
   virtual ~Executor() = default;
 
-  /// Packs values (never null; not called for the gradient) in the order of the stream. No
-  /// allocation, no synchronisation.
-  virtual void set_values(const void* values, Stream stream) = 0;
-  /// Operands were checked by Plan::run and batch > 0. No allocation, no
-  /// synchronisation, safe to call concurrently.
-  virtual void run(const Operands& operands) const = 0;
-  [[nodiscard]] virtual std::size_t packed_bytes() const noexcept = 0;
+  /// Of the values that run() takes.
+  [[nodiscard]] virtual const PackedOrder& order() const noexcept = 0;
+  /// Writes order().bytes bytes at `packed`, which is aligned to 256 bytes and may hold anything, in the
+  /// order of the stream. Not called for the gradient. No allocation, no synchronisation.
+  virtual void pack(const void* values, void* packed, Stream stream) const = 0;
+  /// Operands were checked by Plan::run and batch > 0; of them only x, y, bias, g and stream count. No
+  /// allocation, no synchronisation, safe to call concurrently.
+  virtual void run(const Operands& operands, const Weights& weights) const = 0;
+};
+
+/// One implementation's answer to a problem.
+struct Proposal {
+  std::string refusal = {};    ///< why it cannot run the problem; empty when it can
+  double seconds = 0;          ///< predicted, of one run
+  double packing_seconds = 0;  ///< predicted, of packing the values before it
+  std::function<std::unique_ptr<Executor>()> make = {};
 };
 
 struct Implementation {
   std::string_view name;  ///< "family" or "family-variant"
   Backend backend;
   std::string_view summary;
-  /// Why this (valid) problem cannot be run on this device; empty when it can.
-  std::string (*refuse)(const Problem& problem, Device device);
-  /// Predicted seconds of one run, for ranking; called only when not refused.
-  double (*predict)(const Problem& problem, Device device);
-  std::unique_ptr<Executor> (*make)(const Problem& problem, Device device);
+  /// Answers a valid problem with one factor, by one search for the best way. Where `packed_as` is not null,
+  /// only ways that read values in that order count.
+  Proposal (*propose)(const Problem& problem, Device device, const PackedOrder* packed_as);
+};
+
+/// Values to be packed for an executor.
+struct PackJob {
+  const Executor* executor;
+  const void* values;
+  void* packed;
 };
 
 /// A backend: its devices and its implementations, best guess first.
@@ -56,6 +97,8 @@ struct BackendEntry {
   std::string (*why_unusable)(int index);
   std::span<const Implementation> implementations;
   MemoryOps memory;
+  /// Packs for executors of this backend, as Executor::pack does one after the other.
+  void (*pack)(Device device, std::span<const PackJob> jobs, Stream stream);
 };
 
 /// The backends of this build, the CPU first.

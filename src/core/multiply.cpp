@@ -66,14 +66,6 @@ MatrixArgument argument_of(std::string_view argument, const BasicMatrix<Void>& m
   return {argument, matrix.data, {matrix.rows, matrix.cols, matrix.stride}};
 }
 
-// Factors of a chain in the order they are applied.
-std::vector<std::size_t> application_order(std::size_t factors, Operation operation) {
-  std::vector<std::size_t> order(factors);
-  for (std::size_t step = 0; step < factors; ++step)
-    order[step] = is_transposed(operation) ? step : factors - 1 - step;
-  return order;
-}
-
 void check_arguments(const Chain& chain, std::span<const ConstVector> values, const ConstMatrix& x,
                      const Matrix& y, const MultiplyOptions& options) {
   if (options.operation == Operation::gradient)
@@ -93,8 +85,8 @@ void check_arguments(const Chain& chain, std::span<const ConstVector> values, co
     mismatch(message("values: {} arrays given, must be {}, one for each factor of {}", values.size(),
                      chain.size(), chain.to_string()));
   for (std::size_t factor = 0; factor < chain.size(); ++factor) {
-    const std::string argument = chain.size() == 1 ? "values" : message("values[{}]", factor);
-    check_vector(argument, values[factor], dtype, chain[factor].nnz(),
+    const ArgumentName argument("values", chain.size() == 1 ? -1 : static_cast<std::int64_t>(factor));
+    check_vector(argument.text(), values[factor], dtype, chain[factor].nnz(),
                  message("the values of {}", chain[factor].to_string()));
     check_pointer(argument, values[factor].data, dtype);
   }
@@ -116,61 +108,27 @@ void check_pointers(const ConstMatrix& x, const Matrix& y, const MultiplyOptions
   }
 }
 
-// Plans every factor before anything is computed, so that y is untouched on error.
-std::vector<Plan> make_plans(const Chain& chain, std::span<const ConstVector> values, const ConstMatrix& x,
-                             const Matrix& y, const MultiplyOptions& options) {
-  std::vector<Plan> plans;
-  plans.reserve(chain.size());
-  for (std::size_t factor : application_order(chain.size(), options.operation)) {
-    const bool is_first = plans.empty();
-    const bool is_last = plans.size() + 1 == chain.size();
-    const std::int64_t in_stride = is_first ? problem_stride(x) : 0;
-    const std::int64_t out_stride = is_last ? problem_stride(y) : 0;
-    Problem problem;
-    problem.pattern = chain[factor];
-    problem.batch = batch_of(x, options.layout);
-    problem.dtype = x.dtype;
-    problem.layout = options.layout;
-    problem.operation = options.operation;
-    problem.mode = options.mode;
-    problem.bias = is_last && options.bias.has_value();
-    problem.activation = is_last ? options.activation : Activation::none;
-    problem.cols_stride = is_transposed(options.operation) ? out_stride : in_stride;
-    problem.rows_stride = is_transposed(options.operation) ? in_stride : out_stride;
-    plans.emplace_back(problem, values[factor].data, options.device);
-  }
-  return plans;
-}
-
-// What the steps of a chain hand on: step s writes one of these and reads the other.
-std::array<Buffer, 2> make_intermediates(const std::vector<Plan>& plans, const Chain& chain,
-                                         const ConstMatrix& x, const MultiplyOptions& options) {
-  std::size_t widest = 0;
-  for (std::size_t step = 0; step + 1 < plans.size(); ++step)
-    widest = std::max(widest, static_cast<std::size_t>(plans[step].problem().out_features()));
-  const std::int64_t batch = batch_of(x, options.layout);
-  const std::size_t bytes = widest * static_cast<std::size_t>(batch) * size_of(x.dtype);
+// A plan that reads the values, what it needs, and the wait for it: all of it is about to go.
+void run_once(const Problem& problem, const Device& device, Operands operands) {
+  const Plan plan(problem, device);
+  const Batch batch{problem.batch, problem.cols_stride, problem.rows_stride};
+  Buffer workspace;
   try {
-    return {Buffer(bytes, options.device), Buffer(plans.size() > 2 ? bytes : 0, options.device)};
+    workspace = Buffer(plan.workspace_bytes(batch, operands), device);
   } catch (const Error& error) {
-    throw Error(error.code(), message("multiply: no intermediate results of {} with batch {}, {}",
-                                      chain.to_string(), batch, error.what()));
+    throw Error(error.code(),
+                message("multiply: no workspace for {}, {}", problem.to_string(), error.what()));
   }
+  operands.workspace = workspace.data();
+  operands.workspace_bytes = workspace.bytes();
+  plan.run(operands);
+  synchronise(device, operands.stream);
 }
 
-void run_plans(const std::vector<Plan>& plans, const std::array<Buffer, 2>& intermediates,
-               const ConstMatrix& x, const Matrix& y, const MultiplyOptions& options) {
-  for (std::size_t step = 0; step < plans.size(); ++step) {
-    const bool is_last = step + 1 == plans.size();
-    Operands operands;
-    operands.x = step == 0 ? x.data : intermediates[(step - 1) % 2].data();
-    operands.y = is_last ? y.data : intermediates[step % 2].data();
-    operands.bias = is_last && options.bias ? options.bias->data : nullptr;
-    operands.stream = options.stream;
-    plans[step].run(operands);
-  }
-  // Plans and intermediate results are about to go.
-  synchronise(options.device, options.stream);
+std::vector<const void*> addresses_of(std::span<const ConstVector> values) {
+  std::vector<const void*> all;
+  for (const ConstVector& one : values) all.push_back(one.data);
+  return all;
 }
 
 }  // namespace
@@ -183,9 +141,28 @@ void multiply(const Pattern& pattern, ConstVector values, ConstMatrix x, Matrix 
 void multiply(const Chain& chain, std::span<const ConstVector> values, ConstMatrix x, Matrix y,
               const MultiplyOptions& options) {
   check_arguments(chain, values, x, y, options);
-  const std::vector<Plan> plans = make_plans(chain, values, x, y, options);
   check_pointers(x, y, options);
-  run_plans(plans, make_intermediates(plans, chain, x, options), x, y, options);
+  const bool transposed = is_transposed(options.operation);
+  Problem problem;
+  problem.chain = chain;
+  problem.batch = batch_of(x, options.layout);
+  problem.dtype = x.dtype;
+  problem.layout = options.layout;
+  problem.operation = options.operation;
+  problem.mode = options.mode;
+  problem.bias = options.bias.has_value();
+  problem.activation = options.activation;
+  problem.cols_stride =
+      problem_stride(transposed ? ConstMatrix(y.data, y.dtype, y.rows, y.cols, y.stride) : x);
+  problem.rows_stride =
+      problem_stride(transposed ? x : ConstMatrix(y.data, y.dtype, y.rows, y.cols, y.stride));
+  const std::vector<const void*> addresses = addresses_of(values);
+  run_once(problem, options.device,
+           {.x = x.data,
+            .y = y.data,
+            .bias = options.bias ? options.bias->data : nullptr,
+            .stream = options.stream,
+            .values = addresses.data()});
 }
 
 void gradient(const Pattern& pattern, ConstMatrix x, ConstMatrix g, Matrix grad_values,
@@ -193,7 +170,7 @@ void gradient(const Pattern& pattern, ConstMatrix x, ConstMatrix g, Matrix grad_
   pattern.validate();
   const DType dtype = x.dtype;
   Problem problem;
-  problem.pattern = pattern;
+  problem.chain = pattern;
   problem.batch = batch_of(x, options.layout);
   problem.dtype = dtype;
   problem.layout = options.layout;

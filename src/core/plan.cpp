@@ -1,97 +1,205 @@
 #include "kronsparse/plan.hpp"
 
+#include <atomic>
 #include <new>
+#include <vector>
 
-#include "core/choice.hpp"
-#include "core/implementation.hpp"
 #include "core/message.hpp"
 #include "core/operand_check.hpp"
+#include "core/plan_state.hpp"
 #include "kronsparse/error.hpp"
 
 namespace kronsparse {
 
-struct Plan::State {
-  Problem problem;
-  Device device;
-  const BackendEntry* backend;
-  const Implementation* implementation;
-  std::unique_ptr<Executor> executor;
-
-  /// A run may come on any stream, and the caller may free or change the values.
-  void wait_for_packing() const { backend->memory.synchronise(device, nullptr); }
-};
+template <class State>
+State& checked_state(const std::unique_ptr<State>& state, const char* what) {
+  if (state == nullptr)
+    throw Error(ErrorCode::invalid_argument, message("{}: used after it was moved from", what));
+  return *state;
+}
+template Plan::State& checked_state(const std::unique_ptr<Plan::State>&, const char*);
+template PackedValues::State& checked_state(const std::unique_ptr<PackedValues::State>&, const char*);
 
 namespace {
 
-void check_not_moved_from(const void* state) {
-  if (state == nullptr) throw Error(ErrorCode::invalid_argument, "plan: used after it was moved from");
+/// Turns std::bad_alloc into an Error that says for what memory ran out.
+template <class Body>
+decltype(auto) with_memory_errors(const Problem& problem, Body&& body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::out_of_memory, message("plan: memory ran out for {}", problem.to_string()));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::out_of_memory) throw;
+    throw Error(error.code(), message("plan: memory ran out for {}, {}", problem.to_string(), error.what()));
+  }
 }
 
-[[noreturn]] void throw_out_of_memory(const Problem& problem) {
-  throw Error(ErrorCode::out_of_memory, message("plan: memory ran out for {}", problem.to_string()));
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+Batch batch_of(const Problem& problem) { return {problem.batch, problem.cols_stride, problem.rows_stride}; }
+
+bool needs_values(const Problem& problem) {
+  return problem.operation != Operation::gradient || problem.chain.size() > 1;
 }
 
 }  // namespace
 
-Plan::Plan(const Problem& problem, const void* values, Device device, std::string_view implementation) {
-  problem.validate();
-  const Implementation& chosen = choose(problem, device, implementation);
-  const bool has_values = problem.operation != Operation::gradient;
-  if (has_values) check_pointer("values", values, problem.dtype);
-  try {
-    state_ = std::make_unique<State>(
-        State{problem, device, &backend_of(device), &chosen, chosen.make(problem, device)});
-    if (has_values) {
-      state_->executor->set_values(values, nullptr);
-      state_->wait_for_packing();
-    }
-  } catch (const std::bad_alloc&) {
-    throw_out_of_memory(problem);
+std::vector<const void*> FactorValues::addresses(const Chain& chain, DType dtype) const {
+  if (first_ == nullptr) return each_;
+  std::vector<const void*> all;
+  const auto* at = static_cast<const std::byte*>(first_);
+  for (const Pattern& factor : chain.factors()) {
+    all.push_back(at);
+    at += static_cast<std::size_t>(factor.nnz()) * size_of(dtype);
   }
+  return all;
+}
+
+Plan::State::State(const Problem& problem_given, Device device_given, std::string_view implementation_given)
+    : number(next_number()), problem(problem_given), device(device_given), backend(nullptr) {
+  problem.validate();
+  backend = &backend_of(device);
+  const Forced found = forced_or_variable(implementation_given);
+  forced_name = found.name;
+  forced_argument = found.argument;
+}
+
+Problem Plan::State::with(const Batch& batch) const {
+  Problem other = problem;
+  other.batch = batch.size;
+  other.cols_stride = batch.cols_stride;
+  other.rows_stride = batch.rows_stride;
+  other.validate();
+  return other;
+}
+
+std::shared_ptr<const Decision> Plan::State::decide(const Batch& batch) const {
+  if (auto found = decisions.find(batch)) return found;
+  return decisions.add(batch, make_decision(with(batch), [&](Step step) {
+                         return choose_packing(std::move(step), problem.operation, *backend, device,
+                                               forced());
+                       }));
+}
+
+std::shared_ptr<const Decision> Plan::State::decision_for(const Batch& batch,
+                                                          const Operands& operands) const {
+  if (operands.packed != nullptr) {
+    const PackedValues::State& packed = checked_state(operands.packed->state_, "packed");
+    packed.check_belongs(*this);
+    if (operands.values == nullptr) return packed.decide_with_packed(*this, batch);
+    if (auto found = packed.find(*this, batch)) return found;
+  } else if (operands.values == nullptr && kept) {
+    return kept->state_->decide_with_packed(*this, batch);
+  }
+  return decide(batch);
+}
+
+Plan::Plan(const Problem& problem, Device device, std::string_view implementation)
+    : state_(std::make_unique<State>(problem, device, implementation)) {
+  with_memory_errors(
+      problem, [&] { state_->implementation = state_->decide(batch_of(state_->problem))->implementation; });
+}
+
+Plan::Plan(const Problem& problem, const FactorValues& given, Device device, std::string_view implementation)
+    : state_(std::make_unique<State>(problem, device, implementation)) {
+  const std::vector<const void*> values = given.addresses(problem.chain, problem.dtype);
+  if (needs_values(problem) || !values.empty()) check_values(values, problem.chain, problem.dtype);
+  with_memory_errors(problem, [&] {
+    const Batch batch = batch_of(state_->problem);
+    if (values.empty()) {
+      state_->implementation = state_->decide(batch)->implementation;
+      return;
+    }
+    state_->kept.emplace(*this);
+    state_->kept->state_->always_keeps = true;
+    state_->implementation = state_->kept->state_->prepare(*state_, batch, values, nullptr)->implementation;
+  });
 }
 
 Plan::Plan(Plan&&) noexcept = default;
 Plan& Plan::operator=(Plan&&) noexcept = default;
 Plan::~Plan() = default;
 
-void Plan::set_values(const void* values) {
-  set_values(values, nullptr);
-  state_->wait_for_packing();
+void Plan::set_values(const FactorValues& given, Stream stream) {
+  State& state = checked_state(state_, "plan");
+  if (!state.kept)
+    throw Error(
+        ErrorCode::invalid_argument,
+        message("values: given to a plan of {} that was made without any", state.problem.to_string()));
+  const std::vector<const void*> values = given.addresses(state.problem.chain, state.problem.dtype);
+  check_values(values, state.problem.chain, state.problem.dtype);
+  with_memory_errors(state.problem, [&] { state.kept->state_->set_values(values, stream); });
 }
 
-void Plan::set_values(const void* values, Stream stream) {
-  check_not_moved_from(state_.get());
-  if (state_->problem.operation == Operation::gradient)
-    throw Error(ErrorCode::invalid_argument,
-                message("values: given to a plan of {}, which has none", state_->problem.to_string()));
-  check_pointer("values", values, state_->problem.dtype);
-  try {
-    state_->executor->set_values(values, stream);
-  } catch (const std::bad_alloc&) {
-    throw_out_of_memory(state_->problem);
-  }
+void Plan::set_values(const FactorValues& values) {
+  set_values(values, nullptr);
+  state_->backend->memory.synchronise(state_->device, nullptr);
+  state_->kept->state_->are_fresh = false;
+}
+
+void Plan::prepare(const Batch& batch, const FactorValues& given) {
+  State& state = checked_state(state_, "plan");
+  const std::vector<const void*> values = given.addresses(state.problem.chain, state.problem.dtype);
+  check_values(values, state.problem.chain, state.problem.dtype);
+  with_memory_errors(state.problem, [&] {
+    if (!state.kept) state.kept.emplace(*this);
+    PackedValues::State& kept = *state.kept->state_;
+    kept.always_keeps = true;
+    static_cast<void>(kept.prepare(state, batch, values, nullptr));
+  });
+}
+
+void Plan::run(const Batch& batch, const Operands& operands) const {
+  const State& state = checked_state(state_, "plan");
+  with_memory_errors(state.problem, [&] {
+    const std::shared_ptr<const Decision> decision = state.decision_for(batch, operands);
+    check_operands(*decision, operands);
+    const PackedValues* packed = operands.packed != nullptr ? operands.packed
+                                 : state.kept               ? &*state.kept
+                                                            : nullptr;
+    const bool are_fresh = packed != nullptr && packed->state_->are_fresh.load(std::memory_order_relaxed);
+    run_decision(*decision, *state.backend, state.device, operands, are_fresh);
+  });
 }
 
 void Plan::run(const Operands& operands) const {
-  check_not_moved_from(state_.get());
-  const Problem& problem = state_->problem;
-  check_operands(problem, operands);
-  if (problem.batch > 0) {
-    try {
-      state_->executor->run(operands);
-    } catch (const std::bad_alloc&) {  // a thread's first scratch
-      throw_out_of_memory(problem);
-    }
-  } else if (problem.operation == Operation::gradient) {
-    // An empty sum.
-    const std::size_t bytes = static_cast<std::size_t>(problem.pattern.nnz()) * size_of(problem.dtype);
-    state_->backend->memory.clear(state_->device, operands.y, bytes, operands.stream);
-  }
+  run(batch_of(checked_state(state_, "plan").problem), operands);
 }
 
-const Problem& Plan::problem() const noexcept { return state_->problem; }
-Device Plan::device() const noexcept { return state_->device; }
-std::string_view Plan::implementation() const noexcept { return state_->implementation->name; }
-std::size_t Plan::packed_bytes() const noexcept { return state_->executor->packed_bytes(); }
+std::size_t Plan::workspace_bytes(const Batch& batch, const Operands& operands) const {
+  const State& state = checked_state(state_, "plan");
+  return workspace_of(*state.decision_for(batch, operands), operands).bytes;
+}
+
+std::size_t Plan::intermediate_bytes(const Batch& batch) const {
+  return checked_state(state_, "plan").decide(batch)->memory.intermediate_bytes;
+}
+
+const Problem& Plan::problem() const { return checked_state(state_, "plan").problem; }
+Device Plan::device() const { return checked_state(state_, "plan").device; }
+
+std::string Plan::implementation(const Batch& batch) const {
+  const State& state = checked_state(state_, "plan");
+  return state.decision_for(batch, {})->implementation;
+}
+
+const std::string& Plan::implementation() const { return checked_state(state_, "plan").implementation; }
+
+double Plan::predicted_seconds(const Batch& batch) const {
+  return checked_state(state_, "plan").decision_for(batch, {})->seconds;
+}
+
+double Plan::predicted_packing_seconds(const Batch& batch) const {
+  return checked_state(state_, "plan").decision_for(batch, {})->packing_seconds;
+}
+
+std::size_t Plan::packed_bytes() const {
+  const State& state = checked_state(state_, "plan");
+  return state.kept ? state.kept->bytes() : 0;
+}
 
 }  // namespace kronsparse

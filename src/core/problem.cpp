@@ -10,6 +10,9 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& text) { throw Error(ErrorCode::invalid_argument, text); }
 
+/// Bytes of all products between factors: workspaces have up to three times as many, and the values.
+constexpr std::int64_t most_handed_on = std::int64_t{1} << 61;
+
 void validate_epilogue(const Problem& problem) {
   if (problem.operation != Operation::multiply && problem.bias)
     refuse(message("bias: given with operation {}, allowed with multiply only", name(problem.operation)));
@@ -36,12 +39,18 @@ void validate_matrix(const Problem& problem, const MatrixShape& matrix, std::str
 
 }  // namespace
 
+const Pattern& Problem::pattern() const {
+  if (chain.size() != 1)
+    throw Error(ErrorCode::internal, message("problem: {} has several factors, one is wanted", to_string()));
+  return chain.factors().front();
+}
+
 std::int64_t Problem::in_features() const noexcept {
-  return is_transposed(operation) ? pattern.rows() : pattern.cols();
+  return is_transposed(operation) ? chain.rows() : chain.cols();
 }
 
 std::int64_t Problem::out_features() const noexcept {
-  return is_transposed(operation) ? pattern.cols() : pattern.rows();
+  return is_transposed(operation) ? chain.cols() : chain.rows();
 }
 
 std::int64_t Problem::x_stride() const noexcept { return x_matrix(*this).stride; }
@@ -49,19 +58,18 @@ std::int64_t Problem::x_stride() const noexcept { return x_matrix(*this).stride;
 std::int64_t Problem::y_stride() const noexcept { return y_matrix(*this).stride; }
 
 double Problem::flops() const noexcept {
-  const double products = static_cast<double>(pattern.nnz()) * static_cast<double>(batch);
+  const double products = static_cast<double>(chain.nnz()) * static_cast<double>(batch);
   return products * (is_complex(dtype) ? 8.0 : 2.0);
 }
 
 double Problem::bytes() const {
-  const double features = static_cast<double>(pattern.rows()) + static_cast<double>(pattern.cols());
-  double elements = features * static_cast<double>(batch) + static_cast<double>(pattern.nnz());
-  if (bias) elements += static_cast<double>(pattern.rows());
+  const double features = static_cast<double>(chain.rows()) + static_cast<double>(chain.cols());
+  double elements = features * static_cast<double>(batch) + static_cast<double>(chain.nnz());
+  if (bias) elements += static_cast<double>(chain.rows());
   return elements * static_cast<double>(size_of(dtype));
 }
 
 void Problem::validate() const {
-  pattern.validate();
   // Each name() throws for a number outside its enumeration.
   static_cast<void>(name(dtype));
   static_cast<void>(name(layout));
@@ -74,6 +82,17 @@ void Problem::validate() const {
     refuse(message("mode: {} given with dtype {}, allowed with f32 only", name(mode), name(dtype)));
   validate_matrix(*this, cols_matrix(*this), "cols_stride");
   validate_matrix(*this, rows_matrix(*this), "rows_stride");
+  // What factors hand on. The gradient's workspace has all of it, and the largest once or twice more.
+  std::int64_t handed_on = 0;
+  const auto element = static_cast<std::int64_t>(size_of(dtype));
+  for (std::size_t factor = 1; factor < chain.size(); ++factor) {
+    const std::optional<std::int64_t> bytes = checked_product({chain[factor].rows(), batch, element});
+    if (!bytes || *bytes > most_handed_on || __builtin_add_overflow(handed_on, *bytes, &handed_on) ||
+        handed_on > most_handed_on)
+      throw Error(ErrorCode::overflow,
+                  message("batch: what the factors of {} hand on is too large, its bytes must fit in 61 bits",
+                          to_string()));
+  }
 }
 
 }  // namespace kronsparse

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
+#include <utility>
 
 #include "core/message.hpp"
 #include "core/names.hpp"
@@ -31,82 +31,86 @@ class Reader {
 
   void read(std::string_view word) {
     if (contains(dtype_names, word)) {
-      set(dtype_, parse_dtype(word), "dtype", word);
+      set(problem_.dtype, parse_dtype(word), Field::dtype, word);
     } else if (contains(layout_names, word)) {
-      set(layout_, parse_layout(word), "layout", word);
+      set(problem_.layout, parse_layout(word), Field::layout, word);
     } else if (contains(operation_names, word)) {
-      set(operation_, parse_operation(word), "operation", word);
+      set(problem_.operation, parse_operation(word), Field::operation, word);
     } else if (contains(mode_names, word)) {
-      set(mode_, parse_mode(word), "mode", word);
+      set(problem_.mode, parse_mode(word), Field::mode, word);
     } else if (word.starts_with(batch_key)) {
-      set_number(batch_, batch_key, "batch", word);
+      set_number(problem_.batch, batch_key, Field::batch, word);
     } else if (word.starts_with(cols_stride_key)) {
-      set_number(cols_stride_, cols_stride_key, "cols_stride", word);
+      set_number(problem_.cols_stride, cols_stride_key, Field::cols_stride, word);
     } else if (word.starts_with(rows_stride_key)) {
-      set_number(rows_stride_, rows_stride_key, "rows_stride", word);
+      set_number(problem_.rows_stride, rows_stride_key, Field::rows_stride, word);
     } else if (word == "+bias") {
-      set(bias_, true, "bias", word);
+      set(problem_.bias, true, Field::bias, word);
     } else if (word.starts_with('+') && contains(activation_names, word.substr(1))) {
-      set(activation_, parse_activation(word.substr(1)), "activation", word);
+      set(problem_.activation, parse_activation(word.substr(1)), Field::activation, word);
     } else if (word.front() >= '0' && word.front() <= '9') {
-      set(pattern_, Pattern::parse(word), "pattern", word);
+      set(problem_.chain, Chain::parse(word), Field::chain, word);
     } else {
-      throw Error(ErrorCode::parse,
-                  message("problem: unknown word {} in {}; the words are dtype ({}), layout ({}), B=n, "
-                          "axbxcxd, operation ({}), mode ({}), cols_stride=n, rows_stride=n, +bias, "
-                          "+activation ({})",
-                          quoted(word), quoted(text_), listed(dtype_names), listed(layout_names),
-                          listed(operation_names), listed(mode_names), listed(activation_names)));
+      throw Error(
+          ErrorCode::parse,
+          message("problem: unknown word {} in {}; the words are dtype ({}), layout ({}), B=n, "
+                  "axbxcxd or several of them joined by '*', operation ({}), mode ({}), cols_stride=n, "
+                  "rows_stride=n, +bias, +activation ({})",
+                  quoted(word), quoted(text_), listed(dtype_names), listed(layout_names),
+                  listed(operation_names), listed(mode_names), listed(activation_names)));
     }
   }
 
-  [[nodiscard]] Problem finish() const {
-    Problem problem;
-    problem.pattern = required(pattern_, "a pattern, as in 2x3x4x5");
-    problem.batch = required(batch_, "a batch, as in B=64");
-    problem.dtype = required(dtype_, "a dtype, as in f32");
-    problem.layout = required(layout_, "a layout, batch_first or batch_last");
-    problem.operation = operation_.value_or(problem.operation);
-    problem.mode = mode_.value_or(problem.mode);
-    problem.bias = bias_.value_or(problem.bias);
-    problem.activation = activation_.value_or(problem.activation);
-    problem.cols_stride = cols_stride_.value_or(problem.cols_stride);
-    problem.rows_stride = rows_stride_.value_or(problem.rows_stride);
-    problem.validate();
-    return problem;
+  [[nodiscard]] Problem finish() && {
+    require(Field::chain, "a pattern, as in 2x3x4x5");
+    require(Field::batch, "a batch, as in B=64");
+    require(Field::dtype, "a dtype, as in f32");
+    require(Field::layout, "a layout, batch_first or batch_last");
+    problem_.validate();
+    return std::move(problem_);
   }
 
  private:
+  enum class Field : std::uint8_t {
+    chain,
+    batch,
+    dtype,
+    layout,
+    operation,
+    mode,
+    bias,
+    activation,
+    cols_stride,
+    rows_stride
+  };
+  static constexpr std::array<std::string_view, 10> field_names = {
+      "chain", "batch", "dtype",      "layout",      "operation",
+      "mode",  "bias",  "activation", "cols_stride", "rows_stride"};
+
   template <class T>
-  void set(std::optional<T>& field, T value, std::string_view field_name, std::string_view word) const {
-    if (field)
-      throw Error(ErrorCode::parse, message("problem: {} in {} gives the {} a second time, allowed is one",
-                                            quoted(word), quoted(text_), field_name));
-    field = value;
+  void set(T& field, T value, Field which, std::string_view word) {
+    if (is_set(which))
+      throw Error(ErrorCode::parse,
+                  message("problem: {} in {} gives the {} a second time, allowed is one", quoted(word),
+                          quoted(text_), field_names[static_cast<std::size_t>(which)]));
+    field = std::move(value);
+    seen_ |= bit(which);
   }
 
-  void set_number(std::optional<std::int64_t>& field, std::string_view key, std::string_view field_name,
-                  std::string_view word) const {
-    set(field, parse_number(word.substr(key.size()), field_name, text_), field_name, word);
+  void set_number(std::int64_t& field, std::string_view key, Field which, std::string_view word) {
+    const std::string_view name = field_names[static_cast<std::size_t>(which)];
+    set(field, parse_number(word.substr(key.size()), name, text_), which, word);
   }
 
-  template <class T>
-  T required(const std::optional<T>& field, std::string_view what) const {
-    if (!field) throw Error(ErrorCode::parse, message("problem: {} lacks {}", quoted(text_), what));
-    return *field;
+  static constexpr unsigned bit(Field which) { return 1U << static_cast<unsigned>(which); }
+  [[nodiscard]] bool is_set(Field which) const { return (seen_ & bit(which)) != 0; }
+  void require(Field which, std::string_view what) const {
+    if (!is_set(which)) throw Error(ErrorCode::parse, message("problem: {} lacks {}", quoted(text_), what));
   }
 
   std::string_view text_;
-  std::optional<Pattern> pattern_;
-  std::optional<std::int64_t> batch_;
-  std::optional<DType> dtype_;
-  std::optional<Layout> layout_;
-  std::optional<Operation> operation_;
-  std::optional<Mode> mode_;
-  std::optional<bool> bias_;
-  std::optional<Activation> activation_;
-  std::optional<std::int64_t> cols_stride_;
-  std::optional<std::int64_t> rows_stride_;
+  Problem problem_;
+  unsigned seen_ = 0;  ///< a bit for each field
 };
 
 }  // namespace
@@ -116,7 +120,7 @@ std::string Problem::to_string() const {
   if (operation != Operation::multiply) text += message("{} ", name(operation));
   text += name(dtype);
   if (mode != Mode::fp32) text += message(" {}", name(mode));
-  text += message(" {} {}{} {}", name(layout), batch_key, batch, pattern.to_string());
+  text += message(" {} {}{} {}", name(layout), batch_key, batch, chain.to_string());
   if (cols_stride != 0) text += message(" {}{}", cols_stride_key, cols_stride);
   if (rows_stride != 0) text += message(" {}{}", rows_stride_key, rows_stride);
   if (bias) text += " +bias";
@@ -133,7 +137,7 @@ Problem Problem::parse(std::string_view text) {
     reader.read(text.substr(begin, end - begin));
     begin = text.find_first_not_of(whitespace, end);
   }
-  return reader.finish();
+  return std::move(reader).finish();
 }
 
 std::string_view name(Layout layout) { return enum_name(layout, layout_names, "layout"); }

@@ -32,7 +32,12 @@ const BackendEntry& cpu_backend() {
                                   .devices = cpu_devices,
                                   .why_unusable = [](int) { return std::string(); },
                                   .implementations = implementations,
-                                  .memory = cpu_memory()};
+                                  .memory = cpu_memory(),
+                                  .pack =
+                                      [](Device, std::span<const PackJob> jobs, Stream stream) {
+                                        for (const PackJob& job : jobs)
+                                          job.executor->pack(job.values, job.packed, stream);
+                                      }};
   return entry;
 }
 

@@ -2,12 +2,13 @@
 
 #include <cmath>
 #include <complex>
+#include <cstring>
 #include <numbers>
 #include <type_traits>
-#include <vector>
 
 #include "core/dispatch.hpp"
 #include "core/geometry.hpp"
+#include "cpu/packing.hpp"
 #include "cpu/simd/parallel.hpp"
 #include "cpu/storage.hpp"
 #include "cpu/threads.hpp"
@@ -89,30 +90,31 @@ double seconds_alone(const Problem& problem) {
 template <class T>
 class ReferenceExecutor final : public Executor {
  public:
-  explicit ReferenceExecutor(const Problem& problem) : problem_(problem) {}
-
-  void set_values(const void* values, Stream /*stream*/) override {
-    const T* begin = static_cast<const T*>(values);
-    values_.assign(begin, begin + problem_.pattern.nnz());
+  explicit ReferenceExecutor(const Problem& problem) : problem_(problem) {
+    if (problem.operation != Operation::gradient)
+      order_.bytes = static_cast<std::size_t>(problem.pattern().nnz()) * sizeof(T);
   }
 
-  void run(const Operands& operands) const override {
+  [[nodiscard]] const PackedOrder& order() const noexcept override { return order_; }
+  void pack(const void* values, void* packed, Stream /*stream*/) const override {
+    std::memcpy(packed, values, order_.bytes);
+  }
+
+  void run(const Operands& operands, const Weights& weights) const override {
     if (problem_.operation == Operation::gradient)
       gradient(operands);
     else
-      multiply(operands);
+      multiply(operands, static_cast<const T*>(weights.data));
   }
-
-  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return values_.size() * sizeof(T); }
 
  private:
   using Wide = typename Storage<T>::Wide;
 
   // y[i,k,j] = sum over l of values[i,k,l,j] x[i,l,j]; transposed, k and l change roles.
-  void multiply(const Operands& operands) const {
-    const std::int64_t b = problem_.pattern.b;
-    const std::int64_t c = problem_.pattern.c;
-    const std::int64_t d = problem_.pattern.d;
+  void multiply(const Operands& operands, const T* all_values) const {
+    const std::int64_t b = problem_.pattern().b;
+    const std::int64_t c = problem_.pattern().c;
+    const std::int64_t d = problem_.pattern().d;
     const bool transposed = is_transposed(problem_.operation);
     const std::int64_t outputs = transposed ? c : b;          // k, or l when transposed
     const std::int64_t terms = transposed ? b : c;            // l, or k when transposed
@@ -132,7 +134,7 @@ class ReferenceExecutor final : public Executor {
       const std::int64_t output = feature / d % outputs;
       const std::int64_t i = feature / d / outputs;
 
-      const T* values = values_.data() + i * b * c * d + output * output_step + j;
+      const T* values = all_values + i * b * c * d + output * output_step + j;
       Wide sum{};
       for (std::int64_t term = 0; term < terms; ++term) {
         const Wide value = Storage<T>::load(values[term * term_step]);
@@ -146,13 +148,13 @@ class ReferenceExecutor final : public Executor {
 
   // y[i,k,l,j] = sum over samples of g[i,k,j] conj(x[i,l,j]).
   void gradient(const Operands& operands) const {
-    const std::int64_t b = problem_.pattern.b;
-    const std::int64_t c = problem_.pattern.c;
-    const std::int64_t d = problem_.pattern.d;
+    const std::int64_t b = problem_.pattern().b;
+    const std::int64_t c = problem_.pattern().c;
+    const std::int64_t d = problem_.pattern().d;
     const Batch<T> x(operands.x, problem_.layout, cols_matrix(problem_).stride);
     const Batch<T> g(operands.g, problem_.layout, rows_matrix(problem_).stride);
     T* y = static_cast<T*>(operands.y);
-    simd::parallel_each(problem_.pattern.nnz(), worthwhile_threads(), [&](std::int64_t element) {
+    simd::parallel_each(problem_.pattern().nnz(), worthwhile_threads(), [&](std::int64_t element) {
       const std::int64_t j = element % d;
       const std::int64_t l = element / d % c;
       const std::int64_t k = element / d / c % b;
@@ -167,17 +169,16 @@ class ReferenceExecutor final : public Executor {
   [[nodiscard]] int worthwhile_threads() const { return threads_for(seconds_alone(problem_)); }
 
   Problem problem_;
-  std::vector<T> values_;
+  PackedOrder order_;  ///< as they are given
 };
 
-std::string refuse(const Problem&, Device) { return {}; }
-
-double predict(const Problem& problem, Device) { return seconds_on_threads(seconds_alone(problem)); }
-
-std::unique_ptr<Executor> make(const Problem& problem, Device) {
-  return dispatch_dtype(problem.dtype, [&]<class T>() -> std::unique_ptr<Executor> {
-    return std::make_unique<ReferenceExecutor<T>>(problem);
-  });
+Proposal propose(const Problem& problem, Device /*device*/, const PackedOrder* packed_as) {
+  if (packed_as != nullptr && !packed_as->is_as_given()) return {.refusal = other_order};
+  return {.seconds = seconds_on_threads(seconds_alone(problem)), .make = [problem] {
+            return dispatch_dtype(problem.dtype, [&]<class T>() -> std::unique_ptr<Executor> {
+              return std::make_unique<ReferenceExecutor<T>>(problem);
+            });
+          }};
 }
 
 }  // namespace
@@ -186,9 +187,7 @@ Implementation reference_implementation() {
   return {.name = "reference",
           .backend = Backend::cpu,
           .summary = "plain loops with double accumulation; accepts everything",
-          .refuse = refuse,
-          .predict = predict,
-          .make = make};
+          .propose = propose};
 }
 
 }  // namespace kronsparse

@@ -5,6 +5,7 @@
 
 #include "core/implementation.hpp"
 #include "cuda/memory.hpp"
+#include "cuda/packing.hpp"
 #include "cuda/runtime.hpp"
 
 namespace kronsparse {
@@ -41,7 +42,8 @@ const BackendEntry& cuda_backend() {
                                   .devices = cuda::usable_gpus,
                                   .why_unusable = cuda::why_unusable,
                                   .implementations = implementations,
-                                  .memory = cuda::memory_ops()};
+                                  .memory = cuda::memory_ops(),
+                                  .pack = cuda::pack_all};
   return entry;
 }
 

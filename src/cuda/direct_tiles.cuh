@@ -136,6 +136,42 @@ struct SharedLayout {
           .j = row % cut.j_groups * shape.block_j + operand % shape.block_j};
 }
 
+/// The same as digits.
+[[nodiscard]] inline PackLayout pack_layout(const Problem& problem, const Cut& cut) {
+  PackLayout layout = PackLayout::of(problem);
+  const Shape& shape = cut.shape;
+  const auto term = [&](int at) { return PackStep{.l = shape.term_of(0, at)}; };
+  layout.bit(term(1));
+  layout.bit(!shape.x_is_left() ? PackStep{.k = 8} : shape.tiles == 1 ? term(4) : term(2));
+  layout.bit(!shape.x_is_left() || shape.tiles == 1 ? term(2) : term(4));
+  layout.lanes({.l = shape.terms()}, {.k = 1});
+  layout.digit(shape.block_j, {.j = 1});
+  layout.digit(shape.outputs, {.k = shape.x_is_left() ? 8 : 16});
+  layout.digit(std::int64_t{cut.steps} * cut.l_warps, {.l = shape.step_l()});
+  layout.digit(std::int64_t{cut.rows} * cut.row_blocks, {.row = 1});
+  layout.rows_of_k = cut.j_groups;
+  layout.of_quotient = {.k = shape.tile_k()};
+  layout.of_rest = {.j = shape.block_j};
+  return layout;
+}
+
+/// Of a cut, what packed_place() depends on: rows are numbered through all blocks, steps through all warps.
+[[nodiscard]] inline PackedOrder packed_order(const Cut& cut) {
+  const Shape& shape = cut.shape;
+  return {.family = "direct",
+          .numbers = {shape.block_j, shape.load, shape.outputs, shape.x_is_left() && shape.tiles == 1,
+                      std::int64_t{cut.steps} * cut.l_warps, std::int64_t{cut.rows} * cut.row_blocks,
+                      cut.j_groups}};
+}
+/// Makes it a cut of this order; nothing else of it counts.
+inline void take_order(Cut& cut, const PackedOrder& order) {
+  const auto number = [&](std::size_t at) { return static_cast<int>(order.numbers[at]); };
+  cut.shape = {number(0), number(1), number(3) != 0 ? 1 : 2, number(2)};
+  cut.steps = number(4);
+  cut.row_blocks = number(5);
+  cut.j_groups = number(6);
+}
+
 /// Everything one launch needs.
 struct Arguments {
   const std::byte* weights;
@@ -151,6 +187,7 @@ struct Arguments {
   std::int64_t y_sample;
   std::uint32_t blocks;  ///< that have something to do
   Divisor row_blocks, blocks_of_samples, j_groups, sample_warps, l_warps;
+  bool just_packed = false;  ///< the kernel ahead may write the weights: wait for it first
 };
 
 }  // namespace kronsparse::cuda::direct

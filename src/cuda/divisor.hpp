@@ -20,18 +20,18 @@ class Divisor {
   Divisor() = default;
   explicit Divisor(std::uint32_t by)
       : by_(by), shift_(31 + static_cast<std::uint32_t>(std::bit_width(by - 1))) {
-    multiplier_ = ((std::uint64_t{1} << shift_) + by - 1) / by;
+    multiplier_ = static_cast<std::uint32_t>(((std::uint64_t{1} << shift_) + by - 1) / by);
   }
 
   [[nodiscard]] __host__ __device__ std::uint32_t quotient(std::uint32_t number) const {
-    return static_cast<std::uint32_t>(number * multiplier_ >> shift_);
+    return static_cast<std::uint32_t>(std::uint64_t{number} * multiplier_ >> shift_);
   }
   [[nodiscard]] __host__ __device__ std::uint32_t value() const { return by_; }
 
  private:
   std::uint32_t by_ = 1;
   std::uint32_t shift_ = 31;
-  std::uint64_t multiplier_ = std::uint64_t{1} << 31;  // below 2^32: products fit into 64 bits
+  std::uint32_t multiplier_ = std::uint32_t{1} << 31;
 };
 
 }  // namespace kronsparse::cuda

@@ -21,7 +21,7 @@ int with_rest_of_128(int value, int rest) { return value + ((rest - value) % 128
 
 GradientForm form_of(const Problem& problem) {
   if (problem.layout == Layout::batch_last) return GradientForm::columns;
-  return problem.pattern.d == 1 ? GradientForm::rows : GradientForm::runs;
+  return problem.pattern().d == 1 ? GradientForm::rows : GradientForm::runs;
 }
 
 /// Whole sectors of 32 bytes, or all of d where that is contiguous and a block has warps for it.

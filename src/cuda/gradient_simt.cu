@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <span>
+#include <string>
+#include <utility>
 
 #include "cuda/backend.hpp"
 #include "cuda/gradient_simt.cuh"
 #include "cuda/launch.hpp"
+#include "cuda/packing.hpp"
 #include "cuda/product.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/simt_launch.hpp"
@@ -127,16 +131,8 @@ std::uint32_t splits_of(const Kernel& kernel, const Product& p, const GpuFacts& 
   return splits;
 }
 
-std::string refuse(const Problem& problem, Device) {
-  if (problem.operation != Operation::gradient)
-    return "computes the gradient of the values, not products with the matrix";
-  return "";
-}
-
-double predict(const Problem& problem, Device device) {
-  const GpuFacts& facts = gpu(device);
+double seconds_of(const Problem& problem, const Kernel& kernel, const GpuFacts& facts) {
   const Product p = product_of(problem);
-  const Kernel& kernel = choose(problem);
   const double blocks = tile_count(kernel, p) * splits_of(kernel, p, facts);
   const double idle = std::max(1.0, std::max(facts.multiprocessors, 1) / std::max(blocks, 1.0));
   // Half of the FMA units' rate, if there are blocks for all of them.
@@ -144,10 +140,10 @@ double predict(const Problem& problem, Device device) {
   return 3e-6 + std::max(seconds, problem.bytes() / std::max(facts.memory_rate, 1e10));
 }
 
-class GradientSimtExecutor final : public Executor {
+class GradientSimtExecutor final : public CudaExecutor {
  public:
-  GradientSimtExecutor(const Problem& problem, Device device)
-      : device_(device), product_(product_of(problem)), kernel_(choose(problem)) {
+  GradientSimtExecutor(const Problem& problem, Device device, const Kernel& kernel)
+      : CudaExecutor(device), product_(product_of(problem)), kernel_(kernel) {
     const DeviceGuard guard(device.index);
     const GpuFacts& facts = gpu(device);
     splits_ = splits_of(kernel_, product_, facts);
@@ -162,11 +158,8 @@ class GradientSimtExecutor final : public Executor {
     allow_shared_memory(reinterpret_cast<const void*>(kernel_.function), facts);
   }
 
-  void set_values(const void* /*values*/, Stream /*stream*/) override {}
-  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return 0; }
-
-  void run(const Operands& operands) const override {
-    const DeviceGuard guard(device_.index);
+  void run(const Operands& operands, const Weights& /*weights*/) const override {
+    const DeviceGuard guard(device());
     const Product& p = product_;
     const std::int64_t l_tiles = tiles_of(p.c, kernel_.n), k_tiles = tiles_of(p.b, kernel_.m);
     const std::int64_t groups = tiles_of(p.d, kernel_.j);
@@ -211,7 +204,6 @@ class GradientSimtExecutor final : public Executor {
   }
 
  private:
-  Device device_;
   Product product_;
   const Kernel& kernel_;
   std::uint32_t splits_ = 1;
@@ -219,8 +211,17 @@ class GradientSimtExecutor final : public Executor {
   std::size_t totals_at_ = 0, shared_bytes_ = 0;
 };
 
-std::unique_ptr<Executor> make(const Problem& problem, Device device) {
-  return std::make_unique<GradientSimtExecutor>(problem, device);
+Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
+  if (problem.operation != Operation::gradient)
+    return refused("computes the gradient of the values, not products with the matrix");
+  if (std::string reason = order_refusal({}, packed_as); !reason.empty()) return refused(std::move(reason));
+  const Kernel& kernel = choose(problem);
+  return {.refusal = {},
+          .seconds = seconds_of(problem, kernel, gpu(device)),
+          .packing_seconds = 0,
+          .make = [problem, device, &kernel]() -> std::unique_ptr<Executor> {
+            return std::make_unique<GradientSimtExecutor>(problem, device, kernel);
+          }};
 }
 
 }  // namespace
@@ -230,9 +231,7 @@ Implementation gradient_simt_implementation() {
       .name = "gradient-simt",
       .backend = Backend::cuda,
       .summary = "gradient of the values on the FMA units, every dtype, sums of the batch in a fixed order",
-      .refuse = refuse,
-      .predict = predict,
-      .make = make};
+      .propose = propose};
 }
 
 }  // namespace kronsparse::cuda

@@ -146,6 +146,33 @@ struct SharedLayout {
           .j = j_warp * shape.block_j() + two_j * 2 + odd_j};
 }
 
+/// The same as digits.
+[[nodiscard]] inline PackLayout pack_layout(const Problem& problem, const Cut& cut) {
+  PackLayout layout = PackLayout::of(problem);
+  const Shape& shape = cut.shape;
+  const int load_terms = 8 / shape.block_j();
+  layout.bit({.l = term_of(load_terms, 0, 1)});
+  layout.bit({.l = term_of(load_terms, 0, 2)});
+  layout.bit({.j = 1});
+  layout.lanes({.l = load_terms}, {.k = 1});
+  layout.digit(shape.block_j() / 2, {.j = 2});
+  layout.digit(shape.steps(), {.l = step_terms});
+  layout.digit(shape.j_warps(), {.j = shape.block_j()});
+  layout.digit(shape.l_warps(), {.l = std::int64_t{shape.steps()} * step_terms});
+  layout.digit(std::int64_t{cut.tiles} * cut.k_blocks, {.k = tile_outputs});
+  return layout;
+}
+
+/// Of a cut, what packed_place() depends on: tiles are numbered through all blocks.
+[[nodiscard]] inline PackedOrder packed_order(const Cut& cut) {
+  return {.family = "held", .numbers = {cut.shape.d, std::int64_t{cut.tiles} * cut.k_blocks}};
+}
+/// Makes it a cut of this order; nothing else of it counts.
+inline void take_order(Cut& cut, const PackedOrder& order) {
+  cut.shape = {static_cast<int>(order.numbers[0])};
+  cut.k_blocks = static_cast<int>(order.numbers[1]);
+}
+
 /// Everything one launch needs. What a block must know before it asks for its first weights lies together:
 /// every line of arguments takes time to come.
 struct Arguments {
@@ -153,6 +180,7 @@ struct Arguments {
   const std::byte* weights;
   Divisor blocks_of_samples, k_blocks;
   Cut cut;
+  bool just_packed = false;  ///< the kernel ahead may write the weights: wait for it first
   const void* x;
   void* y;
   const void* bias;  ///< null when there is none
@@ -164,6 +192,6 @@ struct Arguments {
   int warp_pieces;  ///< of one tile's weights of all blocks, those of a warp
   std::int64_t x_sample, y_sample;
 };
-static_assert(sizeof(Cut) + 2 * sizeof(Divisor) + sizeof(void*) <= 64);
+static_assert(sizeof(Cut) + 2 * sizeof(Divisor) + sizeof(void*) + sizeof(bool) <= 64);
 
 }  // namespace kronsparse::cuda::held

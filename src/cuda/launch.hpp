@@ -4,7 +4,6 @@
 #include <cuda_runtime.h>
 
 #include <array>
-#include <atomic>
 #include <string_view>
 #include <type_traits>
 
@@ -24,48 +23,6 @@ struct LaunchShape {
   /// Shared memory that a multiprocessor should have for its blocks, in per cent of the most there can be;
   /// what is left is cache. By default the driver decides.
   int shared_percent = cudaSharedmemCarveoutDefault;
-};
-
-/// Whether a plan's runs may overlap what is ahead of them in their stream. Kernels that overlap read the
-/// weights at once, so the kernel that packs new ones must have ended.
-class FreshWeights {
- public:
-  void packed_on(Stream stream) noexcept {
-    stream_ = handle_of(stream);
-    capture_ = capture_of(stream_);
-    are_fresh_ = true;
-  }
-
-  /// Calls launch(whether it may overlap).
-  template <class Launch>
-  void run(Stream stream, Launch&& launch) const {
-    const cudaStream_t here = handle_of(stream);
-    // On another stream the end of the packing is waited for with an event, which no kernel overlaps.
-    if (!are_fresh_ || (here != stream_ && capture_ == 0)) return launch(true);
-    // Of a graph that has the packing in it, too, an event is but an edge between kernels.
-    const unsigned long long capture = capture_of(here);
-    launch(capture != 0 ? capture != capture_ : here != stream_);
-    // Only now is there a run that waited. Several threads may come here at once: then all of them have.
-    if (here == stream_ && capture == capture_) are_fresh_ = false;
-  }
-
- private:
-  /// The default stream has two names.
-  static cudaStream_t handle_of(Stream stream) noexcept {
-    return stream == nullptr ? cudaStreamLegacy : static_cast<cudaStream_t>(stream);
-  }
-  /// The number of the capture that the stream is in; 0 outside of one.
-  static unsigned long long capture_of(cudaStream_t stream) noexcept {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    unsigned long long number = 0;
-    if (cudaStreamGetCaptureInfo(stream, &status, &number) != cudaSuccess)
-      static_cast<void>(cudaGetLastError());  // a launch will fail for the same reason, and say so
-    return status == cudaStreamCaptureStatusActive ? number : 0;
-  }
-
-  cudaStream_t stream_ = nullptr;
-  unsigned long long capture_ = 0;
-  mutable std::atomic<bool> are_fresh_ = false;  ///< no run has waited for the packing yet
 };
 
 /// Whether the kernel's code has the instructions that overlapping needs: a newer GPU also runs older code.

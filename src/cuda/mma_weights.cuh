@@ -1,4 +1,4 @@
-// The order in which the tensor-core kernels read weights, and the kernel that puts them into it.
+// The order in which the tensor-core kernels (mma.sync) read weights.
 //
 // A block works on one group: J neighbouring j of one i, and one tile of `tile_k`
 // outputs. What it reads for 16 terms l is contiguous ("a chunk"): for each of
@@ -8,7 +8,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
+
+#include "core/implementation.hpp"
+#include "cuda/pack_layout.hpp"
 
 namespace kronsparse::cuda {
 
@@ -59,57 +63,34 @@ struct WeightOrder {
   }
 };
 
-/// Weight (i,k,l,j) of the product in the (a,b,c,d) array of values.
-struct ValueOrder {
-  std::int64_t k_step, l_step, i_step;  ///< j's is 1
-
-  [[nodiscard]] static ValueOrder of(const WeightOrder& order, bool transposed) {
-    const std::int64_t row = order.d;
-    return transposed ? ValueOrder{row, order.b * row, order.b * order.c * row}
-                      : ValueOrder{order.c * row, row, order.b * order.c * row};
+/// The order as digits.
+[[nodiscard]] inline PackLayout pack_layout(const Problem& problem, const WeightOrder& order) {
+  PackLayout layout = PackLayout::of(problem);
+  const PackStep upper{.k = order.rows == RowOrder::split ? 8 : 1};
+  if (order.wide) {
+    layout.bit(upper);
+    layout.bit({.l = 1});
+  } else {
+    layout.bit({.l = 1});
+    layout.bit(upper);
+    layout.bit({.l = 2});
   }
-};
-
-#if defined(__CUDACC__)  // tests read the orders without it
-
-/// One thread a packed element; what lies outside the pattern is zero.
-template <class Element>
-__global__ void pack_weights(const Element* values, Element* packed, WeightOrder order, ValueOrder from) {
-  const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
-  for (std::int64_t at = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; at < order.elements();
-       at += threads) {
-    // The inverse of place(): coalesced writes, and reads that L2 puts together.
-    const std::int64_t group = at / order.group_elements();
-    const std::int64_t in_group = at % order.group_elements();
-    const std::int64_t chunk = in_group / order.chunk_elements();
-    const auto in_chunk = static_cast<int>(in_group % order.chunk_elements());
-    const int tiles_k = order.tile_k / 16;
-    const int tile = in_chunk / 256;
-    const int in_tile = in_chunk % 256;
-    int g, t, upper, pair, odd;
-    if (order.wide) {
-      pair = in_tile / 128;
-      g = in_tile % 128 / 16;
-      t = in_tile % 16 / 4;
-      odd = in_tile % 4 / 2;
-      upper = in_tile % 2;
-    } else {
-      g = in_tile / 32;
-      t = in_tile % 32 / 8;
-      pair = in_tile % 8 / 4;
-      upper = in_tile % 4 / 2;
-      odd = in_tile % 2;
-    }
-    const int k_in_16 = order.rows == RowOrder::split ? g + 8 * upper : 2 * g + upper;
-    const std::int64_t k = group % order.k_tiles * order.tile_k + tile % tiles_k * 16 + k_in_16;
-    const std::int64_t j = group / order.k_tiles % order.j_groups * order.j_count + tile / tiles_k;
-    const std::int64_t i = group / order.k_tiles / order.j_groups;
-    const std::int64_t l = chunk * 16 + 4 * t + 2 * pair + odd;
-    const bool inside = k < order.b && l < order.c && j < order.d;
-    packed[at] = inside ? values[i * from.i_step + k * from.k_step + l * from.l_step + j] : Element(0);
-  }
+  layout.lanes({.l = 4}, {.k = order.rows == RowOrder::split ? 1 : 2});
+  if (order.wide) layout.digit(2, {.l = 2});
+  layout.digit(order.tile_k / 16, {.k = 16});
+  layout.digit(order.j_count, {.j = 1});
+  layout.digit(order.chunks, {.l = 16});
+  layout.digit(order.k_tiles, {.k = order.tile_k});
+  layout.digit(order.j_groups, {.j = order.j_count});
+  return layout;
 }
 
-#endif
+/// What place() depends on.
+[[nodiscard]] inline PackedOrder packed_order(const WeightOrder& order, bool transposed) {
+  return {.family = "mma",
+          .numbers = {transposed, order.j_groups, order.k_tiles, order.chunks, order.j_count, order.tile_k,
+                      order.wide, static_cast<std::int64_t>(order.rows)},
+          .bytes = static_cast<std::size_t>(order.elements()) * (order.wide ? 4 : 2)};
+}
 
 }  // namespace kronsparse::cuda

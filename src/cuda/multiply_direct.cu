@@ -26,15 +26,18 @@ struct Direct {
     if (std::string reason = half_refusal(problem); !reason.empty()) return reason;
     if (problem.layout != Layout::batch_first) return "takes batch_first only";
     if (std::string reason = batch_refusal(problem, direct::max_samples); !reason.empty()) return reason;
-    if (problem.pattern.d % 2 != 0 && problem.pattern.d != 1)
-      return message("takes even d and 1, not {}", problem.pattern.d);
-    if (const std::int64_t terms = product_of(problem).c; problem.pattern.d == 1 && terms % 4 != 0)
+    if (problem.pattern().d % 2 != 0 && problem.pattern().d != 1)
+      return message("takes even d and 1, not {}", problem.pattern().d);
+    if (const std::int64_t terms = product_of(problem).c; problem.pattern().d == 1 && terms % 4 != 0)
       return message("takes d = 1 with sums of a multiple of 4 terms, not {}", terms);
     return {};
   }
   static std::string gpu_refusal(const GpuFacts& facts) { return capability_refusal(facts, 90); }
   static direct::Choice choose(const Problem& problem, const GpuFacts& facts) {
     return direct::choose(problem, facts);
+  }
+  static direct::Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as) {
+    return direct::choose(problem, facts, packed_as);
   }
   static const void* kernel(DType dtype, const Cut& cut) {
     return reinterpret_cast<const void*>(direct_kernel(dtype, cut.shape));

@@ -55,6 +55,7 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0);
   ptx::let_later_kernels_start();
+  if (args.just_packed) ptx::wait_for_earlier_kernels();
   const BlockPlace place(args);
   if (was_idle(args)) return;
   const auto chunk = static_cast<int>(args.sample_warps.quotient(static_cast<unsigned>(warp)));

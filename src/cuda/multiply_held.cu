@@ -33,6 +33,9 @@ struct Held {
   static held::Choice choose(const Problem& problem, const GpuFacts& facts) {
     return held::choose(problem, facts);
   }
+  static held::Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as) {
+    return held::choose(problem, facts, packed_as);
+  }
   static const void* kernel(DType dtype, const Cut& cut) {
     return reinterpret_cast<const void*>(held_kernel(dtype, cut.shape, false));
   }

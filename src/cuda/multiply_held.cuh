@@ -16,6 +16,7 @@ __global__ void __launch_bounds__(held::threads, 1)
   constexpr Shape shape{d};
   constexpr int block_j = shape.block_j();
   const std::uint32_t base = ptx::shared_address(shared_memory);
+  if (args.just_packed) ptx::wait_for_earlier_kernels();
   ask_for_first_tile(args, base);
   const int warp = static_cast<int>(__shfl_sync(0xffffffff, threadIdx.x / 32, 0) % warps);
   ptx::let_later_kernels_start();

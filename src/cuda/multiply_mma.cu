@@ -1,7 +1,10 @@
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "core/message.hpp"
 #include "cuda/alignment.hpp"
@@ -9,6 +12,7 @@
 #include "cuda/launch.hpp"
 #include "cuda/mma_config.hpp"
 #include "cuda/multiply_mma.cuh"
+#include "cuda/packing.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/tensor_core.hpp"
 #include "kronsparse/error.hpp"
@@ -47,53 +51,34 @@ Kernel kernel_of(const MmaConfig& config) {
   throw Error(ErrorCode::internal, "mma: unknown arithmetic");
 }
 
-class MmaExecutor final : public Executor {
+class MmaExecutor final : public CudaExecutor {
  public:
-  MmaExecutor(const Problem& problem, Device device)
-      : problem_(problem),
-        device_(device.index),
+  MmaExecutor(const Problem& problem, Device device, const MmaConfig& config)
+      : CudaExecutor(device, packed_order(config.order, is_transposed(problem.operation)),
+                     pack_layout(problem, config.order)),
+        problem_(problem),
         product_(product_of(problem)),
-        config_(mma_config(problem, gpu(device))),
-        kernel_(kernel_of(config_)) {
-    const DeviceGuard guard(device_);
+        config_(config),
+        kernel_(kernel_of(config)) {
+    const DeviceGuard guard(device.index);
     allow_shared_memory(reinterpret_cast<const void*>(kernel_), gpu(device));
     int blocks = 0;
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel_, config_.threads(),
                                                         static_cast<std::size_t>(config_.shared_bytes)),
           "mma: asking for the occupancy");
     if (blocks == 0) throw Error(ErrorCode::internal, "mma: no block fits on a multiprocessor");
-    const std::int64_t tiles = tile_count();
     blocks_ = static_cast<unsigned>(
-        std::min<std::int64_t>(tiles, std::int64_t{blocks} * gpu(device).multiprocessors));
-    weights_ = DeviceMemory(device_, static_cast<std::size_t>(config_.order.elements()) * element_bytes());
+        std::min<std::int64_t>(tile_count(), std::int64_t{blocks} * gpu(device).multiprocessors));
   }
 
-  void set_values(const void* values, Stream stream) override {
-    const DeviceGuard guard(device_);
-    const ValueOrder from = ValueOrder::of(config_.order, is_transposed(problem_.operation));
-    const auto blocks =
-        static_cast<unsigned>(std::min<std::int64_t>((config_.order.elements() + 255) / 256, 65535));
-    const auto enqueue = [&]<class Element>() {
-      launch("mma (packing)", pack_weights<Element>, {.blocks = blocks, .threads = 256}, stream,
-             static_cast<const Element*>(values), static_cast<Element*>(weights_.data()), config_.order,
-             from);
-    };
-    if (element_bytes() == 2)
-      enqueue.operator()<std::uint16_t>();
-    else
-      enqueue.operator()<std::uint32_t>();
-  }
-
-  void run(const Operands& operands) const override {
-    const DeviceGuard guard(device_);
+  void run(const Operands& operands, const Weights& weights) const override {
+    const DeviceGuard guard(device());
     launch("multiply_mma", reinterpret_cast<const void*>(kernel_),
            {.blocks = blocks_,
             .threads = config_.threads(),
             .shared_bytes = static_cast<std::size_t>(config_.shared_bytes)},
-           operands.stream, arguments_of(operands));
+           operands.stream, arguments_of(operands, weights));
   }
-
-  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }
 
  private:
   [[nodiscard]] std::size_t element_bytes() const { return problem_.dtype == DType::f32 ? 4 : 2; }
@@ -102,7 +87,7 @@ class MmaExecutor final : public Executor {
   }
   [[nodiscard]] std::int64_t tile_count() const { return config_.order.groups() * n_tiles(); }
 
-  [[nodiscard]] MmaArguments arguments_of(const Operands& operands) const {
+  [[nodiscard]] MmaArguments arguments_of(const Operands& operands, const Weights& weights) const {
     const Product& p = product_;
     const auto bytes = static_cast<std::int64_t>(element_bytes());
     const auto x = reinterpret_cast<std::uintptr_t>(operands.x);
@@ -124,7 +109,7 @@ class MmaExecutor final : public Executor {
     return {.x = static_cast<const std::byte*>(operands.x),
             .y = static_cast<std::byte*>(operands.y),
             .bias = operands.bias,
-            .weights = static_cast<const std::byte*>(weights_.data()),
+            .weights = static_cast<const std::byte*>(weights.data),
             .batch = p.batch,
             .b = p.b,
             .c = p.c,
@@ -161,28 +146,30 @@ class MmaExecutor final : public Executor {
   }
 
   Problem problem_;
-  int device_;
   Product product_;
   MmaConfig config_;
   Kernel kernel_;
   unsigned blocks_ = 0;
-  DeviceMemory weights_;
 };
 
-std::string refuse(const Problem& problem, Device device) {
-  if (std::string reason = tensor_core_refusal(problem); !reason.empty()) return reason;
+Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
+  if (std::string reason = tensor_core_refusal(problem); !reason.empty()) return refused(std::move(reason));
   const GpuFacts& facts = gpu(device);
-  if (std::string reason = capability_refusal(facts, 80); !reason.empty()) return reason;
+  if (std::string reason = capability_refusal(facts, 80); !reason.empty()) return refused(std::move(reason));
   const MmaConfig config = mma_config(problem, facts);
-  return tile_refusal(facts, config.shared_bytes, config.order.groups(), problem.batch / config.tile_n() + 1);
-}
-
-double predict(const Problem& problem, Device device) {
-  return mma_seconds(problem, mma_config(problem, gpu(device)), gpu(device));
-}
-
-std::unique_ptr<Executor> make(const Problem& problem, Device device) {
-  return std::make_unique<MmaExecutor>(problem, device);
+  if (std::string reason = tile_refusal(facts, config.shared_bytes, config.order.groups(),
+                                        problem.batch / config.tile_n() + 1);
+      !reason.empty())
+    return refused(std::move(reason));
+  const PackedOrder order = packed_order(config.order, is_transposed(problem.operation));
+  if (std::string reason = order_refusal(order, packed_as); !reason.empty())
+    return refused(std::move(reason));
+  return {.refusal = {},
+          .seconds = mma_seconds(problem, config, facts),
+          .packing_seconds = packing_seconds(facts, problem, order),
+          .make = [problem, device, config]() -> std::unique_ptr<Executor> {
+            return std::make_unique<MmaExecutor>(problem, device, config);
+          }};
 }
 
 }  // namespace
@@ -191,9 +178,7 @@ Implementation mma_implementation() {
   return {.name = "mma",
           .backend = Backend::cuda,
           .summary = "tensor cores (mma.sync), one fused pass over x and y in either layout",
-          .refuse = refuse,
-          .predict = predict,
-          .make = make};
+          .propose = propose};
 }
 
 }  // namespace kronsparse::cuda

@@ -26,7 +26,7 @@ struct Narrow {
     if (std::string reason = half_refusal(problem); !reason.empty()) return reason;
     if (problem.layout != Layout::batch_first) return "takes batch_first only";
     if (std::string reason = batch_refusal(problem, narrow::max_samples); !reason.empty()) return reason;
-    const std::int64_t d = problem.pattern.d;
+    const std::int64_t d = problem.pattern().d;
     if (d != 1 && d != 2 && d != 4 && d % 8 != 0)
       return message("takes d = 1, 2, 4 or multiples of 8, not {}", d);
     return {};
@@ -34,6 +34,9 @@ struct Narrow {
   static std::string gpu_refusal(const GpuFacts& facts) { return hopper_refusal(facts); }
   static narrow::Choice choose(const Problem& problem, const GpuFacts& facts) {
     return narrow::choose(problem, facts);
+  }
+  static narrow::Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as) {
+    return narrow::choose(problem, facts, packed_as);
   }
   static const void* kernel(DType dtype, const Cut& cut) {
     return reinterpret_cast<const void*>(narrow_kernel(dtype, cut.shape));

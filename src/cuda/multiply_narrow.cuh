@@ -147,6 +147,7 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
   const int threads = cut.threads();
   const bool brings_weights = warp == cut.warpgroups * 4;
   ptx::let_later_kernels_start();
+  if (args.just_packed) ptx::wait_for_earlier_kernels();
   const BlockPlace place(args);
   if (was_idle(args)) return;
   if (brings_weights) {

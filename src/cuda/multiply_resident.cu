@@ -34,6 +34,9 @@ struct Resident {
   static resident::Choice choose(const Problem& problem, const GpuFacts& facts) {
     return resident::choose(problem, facts);
   }
+  static resident::Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as) {
+    return resident::choose(problem, facts, packed_as);
+  }
   static const void* kernel(DType dtype, const Cut& cut) {
     return reinterpret_cast<const void*>(resident_kernel(dtype, cut.shape));
   }

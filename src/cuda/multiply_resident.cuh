@@ -23,6 +23,7 @@ __global__ void __launch_bounds__(resident::threads, resident::shapes[shape_numb
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0);
   ptx::let_later_kernels_start();
+  if (args.just_packed) ptx::wait_for_earlier_kernels();
   const BlockPlace place(args);
 
   uint4 weights[shape.fragments];

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <span>
+#include <string>
+#include <utility>
 
 #include "cuda/backend.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/multiply_simt.cuh"
+#include "cuda/packing.hpp"
 #include "cuda/product.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/simt_launch.hpp"
@@ -100,24 +104,6 @@ std::span<const Kernel> kernels_of(DType dtype) {
   return {};
 }
 
-const void* pack_kernel_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return reinterpret_cast<const void*>(&pack_simt<float>);
-    case DType::f64:
-      return reinterpret_cast<const void*>(&pack_simt<double>);
-    case DType::f16:
-      return reinterpret_cast<const void*>(&pack_simt<__half>);
-    case DType::bf16:
-      return reinterpret_cast<const void*>(&pack_simt<__nv_bfloat16>);
-    case DType::complex64:
-      return reinterpret_cast<const void*>(&pack_simt<Complex<float>>);
-    case DType::complex128:
-      return reinterpret_cast<const void*>(&pack_simt<Complex<double>>);
-  }
-  return nullptr;
-}
-
 /// Multiplications and additions with everything that is padded, weighted.
 double arithmetic(const Kernel& kernel, const Product& p, DType dtype) {
   const double sectors = kernel.batch_first ? repeated_sectors(kernel.j, p.d, dtype) : 1;
@@ -132,16 +118,8 @@ const Kernel& choose(const Problem& problem) {
                   [&](const Kernel& kernel) { return arithmetic(kernel, p, problem.dtype); });
 }
 
-std::string refuse(const Problem& problem, Device) {
-  if (problem.operation == Operation::gradient)
-    return "computes products with the matrix, not the gradient of its values";
-  return "";
-}
-
-double predict(const Problem& problem, Device device) {
-  const GpuFacts& facts = gpu(device);
+double seconds_of(const Problem& problem, const Kernel& kernel, const GpuFacts& facts) {
   const Product p = product_of(problem);
-  const Kernel& kernel = choose(problem);
   const double blocks = static_cast<double>(p.a) * static_cast<double>(tiles_of(p.d, kernel.j)) *
                         static_cast<double>(tiles_of(p.b, kernel.n)) *
                         static_cast<double>(tiles_of(p.batch, kernel.m));
@@ -156,23 +134,41 @@ double predict(const Problem& problem, Device device) {
   return 10e-6 + std::max(seconds, problem.bytes() / (memory_share * std::max(facts.memory_rate, 1e10)));
 }
 
-class MultiplySimtExecutor final : public Executor {
+WidenTask task_of(const Problem& problem, const Kernel& kernel) {
+  const Product p = product_of(problem);
+  return widen_task(problem, tiles_of(p.b, kernel.n), kernel.n, tiles_of(p.d, kernel.j), kernel.j);
+}
+
+std::size_t packed_element_bytes(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16 ? 4 : size_of(dtype);
+}
+
+PackedOrder order_of(const Problem& problem, const Kernel& kernel) {
+  return {.family = "simt",
+          .numbers = {static_cast<std::int64_t>(problem.operation == Operation::adjoint &&
+                                                        !is_complex(problem.dtype)
+                                                    ? Operation::transposed
+                                                    : problem.operation),
+                      kernel.n, kernel.j},
+          .bytes = static_cast<std::size_t>(task_of(problem, kernel).elements) *
+                   packed_element_bytes(problem.dtype)};
+}
+
+class MultiplySimtExecutor final : public CudaExecutor {
  public:
-  MultiplySimtExecutor(const Problem& problem, Device device)
-      : problem_(problem), device_(device), product_(product_of(problem)), kernel_(choose(problem)) {
+  MultiplySimtExecutor(const Problem& problem, Device device, const Kernel& kernel)
+      : CudaExecutor(device, order_of(problem, kernel), task_of(problem, kernel)),
+        problem_(problem),
+        product_(product_of(problem)),
+        kernel_(kernel) {
     const DeviceGuard guard(device.index);
     const GpuFacts& facts = gpu(device);
     groups_ = tiles_of(product_.d, kernel_.j);
     output_tiles_ = tiles_of(product_.b, kernel_.n);
     sample_tiles_ = tiles_of(product_.batch, kernel_.m);
 
-    const std::size_t element = is_half(problem.dtype) ? 4 : size_of(problem.dtype);
-    packed_elements_ = product_.a * groups_ * output_tiles_ * product_.c * kernel_.j * kernel_.n;
-    packed_ = DeviceMemory(device.index, static_cast<std::size_t>(packed_elements_) * element);
-
     // As many groups of j side by side as leave their weights in L2.
-    const double group_bytes = static_cast<double>(packed_elements_) * static_cast<double>(element) /
-                               static_cast<double>(product_.a * groups_);
+    const double group_bytes = static_cast<double>(order().bytes) / static_cast<double>(product_.a * groups_);
     const double room = std::max(0.4 * static_cast<double>(facts.l2_bytes), 1.0);
     inner_groups_ = problem.layout == Layout::batch_last
                         ? 1
@@ -189,37 +185,13 @@ class MultiplySimtExecutor final : public Executor {
     allow_shared_memory(reinterpret_cast<const void*>(kernel_.function), facts);
   }
 
-  void set_values(const void* values, Stream stream) override {
-    const DeviceGuard guard(device_.index);
-    const bool transposed = is_transposed(problem_.operation);
-    PackSimtArgs args{.values = values,
-                      .packed = packed_.data(),
-                      .elements = packed_elements_,
-                      .b = product_.b,
-                      .c = product_.c,
-                      .d = product_.d,
-                      .k_stride = transposed ? product_.d : product_.c * product_.d,
-                      .l_stride = transposed ? product_.b * product_.d : product_.d,
-                      .groups = static_cast<std::uint32_t>(groups_),
-                      .tiles = static_cast<std::uint32_t>(output_tiles_),
-                      .j_width = static_cast<std::uint32_t>(kernel_.j),
-                      .k_width = static_cast<std::uint32_t>(kernel_.n),
-                      .conjugated = problem_.operation == Operation::adjoint};
-    const auto blocks =
-        static_cast<unsigned>(std::min<std::int64_t>(tiles_of(packed_elements_, 256), 1 << 20));
-    void* parameters[] = {&args};
-    check(cudaLaunchKernel(pack_kernel_of(problem_.dtype), dim3(blocks), dim3(256), parameters, 0,
-                           static_cast<cudaStream_t>(stream)),
-          "packing weights for the simt kernel");
-  }
-
-  void run(const Operands& operands) const override {
-    const DeviceGuard guard(device_.index);
+  void run(const Operands& operands, const Weights& weights) const override {
+    const DeviceGuard guard(device());
     const std::int64_t chunks = tiles_of(product_.c, kernel_.depth);
     MultiplySimtArgs args{.x = operands.x,
                           .y = operands.y,
                           .bias = problem_.bias ? operands.bias : nullptr,
-                          .weights = packed_.data(),
+                          .weights = weights.data,
                           .batch = product_.batch,
                           .b = product_.b,
                           .c = product_.c,
@@ -257,24 +229,29 @@ class MultiplySimtExecutor final : public Executor {
              operands.stream, args);
   }
 
-  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return packed_.bytes(); }
-
  private:
-  static bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
   Problem problem_;
-  Device device_;
   Product product_;
   const Kernel& kernel_;
   std::int64_t groups_ = 1, inner_groups_ = 1, output_tiles_ = 1, sample_tiles_ = 1;
-  std::int64_t packed_elements_ = 0;
   int stages_ = 2;
   std::size_t shared_bytes_ = 0;
-  DeviceMemory packed_;
 };
 
-std::unique_ptr<Executor> make(const Problem& problem, Device device) {
-  return std::make_unique<MultiplySimtExecutor>(problem, device);
+Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
+  if (problem.operation == Operation::gradient)
+    return refused("computes products with the matrix, not the gradient of its values");
+  const GpuFacts& facts = gpu(device);
+  const Kernel& kernel = choose(problem);
+  const PackedOrder order = order_of(problem, kernel);
+  if (std::string reason = order_refusal(order, packed_as); !reason.empty())
+    return refused(std::move(reason));
+  return {.refusal = {},
+          .seconds = seconds_of(problem, kernel, facts),
+          .packing_seconds = packing_seconds(facts, problem, order),
+          .make = [problem, device, &kernel]() -> std::unique_ptr<Executor> {
+            return std::make_unique<MultiplySimtExecutor>(problem, device, kernel);
+          }};
 }
 
 }  // namespace
@@ -283,9 +260,7 @@ Implementation simt_implementation() {
   return {.name = "simt",
           .backend = Backend::cuda,
           .summary = "register tiles on the FMA units, every dtype, X and Y read and written in place",
-          .refuse = refuse,
-          .predict = predict,
-          .make = make};
+          .propose = propose};
 }
 
 }  // namespace kronsparse::cuda

@@ -137,41 +137,4 @@ __global__ void __launch_bounds__(K::Tile::threads, K::blocks)
   store_tile<Tile, !K::BatchFirst>(sums, shared, target);
 }
 
-/// Packs w[i,k,l,j] = values[i·(b·c·d) + k·k_stride + l·l_stride + j] as
-/// [i][group of j][tile of k][l][j][k], zero where k or j are past the end.
-struct PackSimtArgs {
-  const void* values = nullptr;
-  void* packed = nullptr;
-  std::int64_t elements = 0;  ///< of the packed weights
-  std::int64_t b = 0, c = 0, d = 0;
-  std::int64_t k_stride = 0, l_stride = 0;
-  std::uint32_t groups = 1, tiles = 1, j_width = 1, k_width = 1;
-  bool conjugated = false;
-};
-
-template <class T>
-__global__ void __launch_bounds__(256) pack_simt(const __grid_constant__ PackSimtArgs args) {
-  using Sum = typename SumOf<T>::type;
-  const T* const values = static_cast<const T*>(args.values);
-  Sum* const packed = static_cast<Sum*>(args.packed);
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; at < args.elements;
-       at += step) {
-    auto rest = static_cast<std::uint64_t>(at);
-    const std::int64_t k_in_tile = take_digit(rest, args.k_width);
-    const std::int64_t j_in_group = take_digit(rest, args.j_width);
-    const auto l = static_cast<std::int64_t>(rest % static_cast<std::uint64_t>(args.c));
-    rest /= static_cast<std::uint64_t>(args.c);
-    const std::int64_t k = take_digit(rest, args.tiles) * args.k_width + k_in_tile;
-    const std::int64_t j = take_digit(rest, args.groups) * args.j_width + j_in_group;
-    Sum value{};
-    if (k < args.b && j < args.d) {
-      value = widen(values[static_cast<std::int64_t>(rest) * args.b * args.c * args.d + k * args.k_stride +
-                           l * args.l_stride + j]);
-      if (args.conjugated) value = conjugate(value);
-    }
-    packed[at] = value;
-  }
-}
-
 }  // namespace kronsparse::cuda::simt

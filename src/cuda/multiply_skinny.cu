@@ -1,9 +1,10 @@
-// The product for small batches: packing, launch.
+// The product for small batches: launch and its entry in the table.
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "core/geometry.hpp"
 #include "core/implementation.hpp"
@@ -11,6 +12,7 @@
 #include "cuda/backend.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/multiply_skinny.cuh"
+#include "cuda/packing.hpp"
 #include "cuda/product.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/skinny_config.hpp"
@@ -35,11 +37,32 @@ bool gains_by_prefetch(const Cut& cut) {
          cut.tiles_per_warp <= 24;
 }
 
-class SkinnyExecutor final : public Executor {
+PackedOrder order_of(const Problem& problem, const Cut& cut) {
+  PackedOrder order = packed_order(cut);
+  order.numbers.back() = is_transposed(problem.operation);
+  order.bytes = static_cast<std::size_t>(packed_vectors(cut, product_of(problem))) * sizeof(uint4);
+  return order;
+}
+
+/// The cheapest cut, of those whose order is `packed_as` where that is not null.
+Choice choose_cut(const Problem& problem, const GpuFacts& facts, const PackedOrder* packed_as) {
+  if (packed_as == nullptr) return choose(problem, facts);
+  Cut cut;
+  if (packed_as->family != packed_order(cut).family) return {};
+  take_order(cut, *packed_as);
+  const Choice choice = choose(problem, facts, cut);
+  return std::isfinite(choice.seconds) && order_of(problem, choice.cut) != *packed_as ? Choice{} : choice;
+}
+
+PackLayout layout_of(const Problem& problem, const Cut& cut) {
+  return dispatch_type(problem.dtype, [&]<class T>() { return pack_layout<T>(problem, cut); });
+}
+
+class SkinnyExecutor final : public CudaExecutor {
  public:
   SkinnyExecutor(const Problem& problem, Device device, const Cut& cut)
-      : problem_(problem), product_(product_of(problem)), device_(device.index) {
-    const DeviceGuard guard(device_);
+      : CudaExecutor(device, order_of(problem, cut), layout_of(problem, cut)), product_(product_of(problem)) {
+    const DeviceGuard guard(device.index);
     const Product& p = product_;
     dispatch_type(problem.dtype, [&]<class T>() {
       dispatch_n_tiles(cut.n_tiles, [&]<int n_tiles>() {
@@ -55,8 +78,7 @@ class SkinnyExecutor final : public Executor {
     quad_bytes_ = 4 * size_of(problem.dtype);
     overlapping_ = can_overlap(kernel_);
     allow_shared_memory(kernel_, gpu(device));
-    weights_ = DeviceMemory(device_, static_cast<std::size_t>(packed_vectors(cut, p)) * sizeof(uint4));
-    arguments_ = {.weights = static_cast<const uint4*>(weights_.data()),
+    arguments_ = {.weights = nullptr,
                   .x = nullptr,
                   .y = nullptr,
                   .bias = nullptr,
@@ -74,26 +96,11 @@ class SkinnyExecutor final : public Executor {
                   .quads = false};
   }
 
-  void set_values(const void* values, Stream stream) override {
-    const DeviceGuard guard(device_);
-    const Product& p = product_;
-    const bool transposed = is_transposed(problem_.operation);
-    const std::int64_t k_stride = transposed ? p.d : p.c * p.d;
-    const std::int64_t l_stride = transposed ? p.b * p.d : p.d;
-    const std::int64_t vectors = packed_vectors(arguments_.cut, p);
-    const auto blocks =
-        static_cast<unsigned>(std::min<std::int64_t>(ceil_div<std::int64_t>(vectors, 256), 8192));
-    dispatch_type(problem_.dtype, [&]<class T>() {
-      launch("skinny (packing)", pack<T>, {.blocks = blocks, .threads = 256}, stream,
-             static_cast<uint4*>(weights_.data()), static_cast<const T*>(values), arguments_.cut, vectors,
-             p.b, p.c, p.d, k_stride, l_stride);
-    });
-    fresh_.packed_on(stream);
-  }
-
-  void run(const Operands& operands) const override {
-    const DeviceGuard guard(device_);
+  void run(const Operands& operands, const Weights& weights) const override {
+    const DeviceGuard guard(device());
     Arguments arguments = arguments_;
+    arguments.weights = static_cast<const uint4*>(weights.data);
+    arguments.just_packed = weights.just_packed;
     arguments.x = operands.x;
     arguments.y = operands.y;
     arguments.bias = operands.bias;
@@ -101,50 +108,44 @@ class SkinnyExecutor final : public Executor {
     arguments.quads = has_quads_ && reinterpret_cast<std::uintptr_t>(operands.y) % quad_bytes_ == 0;
 
     const Cut& cut = arguments.cut;
-    LaunchShape shape{.blocks = dim3(static_cast<unsigned>(blocks_of_weights(cut, product_)),
-                                     static_cast<unsigned>(ceil_div(arguments.batch, cut.n_tiles * 8))),
-                      .threads = cut.warps() * 32,
-                      .shared_bytes = shared_bytes_,
-                      .cluster_blocks = cut.cluster};
-    fresh_.run(operands.stream, [&](bool may_overlap) {
-      shape.overlapping = overlapping_ && may_overlap;
-      launch("multiply_skinny", kernel_, shape, operands.stream, arguments);
-    });
+    const LaunchShape shape{.blocks = dim3(static_cast<unsigned>(blocks_of_weights(cut, product_)),
+                                           static_cast<unsigned>(ceil_div(arguments.batch, cut.n_tiles * 8))),
+                            .threads = cut.warps() * 32,
+                            .shared_bytes = shared_bytes_,
+                            .cluster_blocks = cut.cluster,
+                            .overlapping = overlapping_};
+    launch("multiply_skinny", kernel_, shape, operands.stream, arguments);
   }
 
-  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }
-
  private:
-  Problem problem_;
   Product product_;
-  int device_;
   bool overlapping_ = false;  ///< a kernel loads its weights while the one before it finishes
   bool has_quads_ = false;    ///< whether four features at a time of y are four j or four k of one block
   std::size_t quad_bytes_ = 0;
   const void* kernel_ = nullptr;
   std::size_t shared_bytes_ = 0;
-  DeviceMemory weights_;
-  FreshWeights fresh_;
   Arguments arguments_{};
 };
 
-std::string refuse(const Problem& problem, Device device) {
-  if (problem.operation == Operation::gradient) return "computes products, not the gradient of the values";
+Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
+  if (problem.operation == Operation::gradient)
+    return refused("computes products, not the gradient of the values");
   if (problem.dtype != DType::f16 && problem.dtype != DType::bf16 && problem.dtype != DType::f32)
-    return message("multiplies f16, bf16 and f32, not {}", name(problem.dtype));
-  if (std::string reason = batch_refusal(problem, max_batch); !reason.empty()) return reason;
+    return refused(message("multiplies f16, bf16 and f32, not {}", name(problem.dtype)));
+  if (std::string reason = batch_refusal(problem, max_batch); !reason.empty())
+    return refused(std::move(reason));
   const GpuFacts& facts = gpu(device);
-  if (std::string reason = capability_refusal(facts, 80); !reason.empty()) return reason;
-  const Choice choice = choose(problem, facts);
-  if (!std::isfinite(choice.seconds)) return "has no way to cut a pattern of this size into blocks";
-  return {};
-}
-
-double predict(const Problem& problem, Device device) { return choose(problem, gpu(device)).seconds; }
-
-std::unique_ptr<Executor> make(const Problem& problem, Device device) {
-  const GpuFacts& facts = gpu(device);
-  return std::make_unique<SkinnyExecutor>(problem, device, choose(problem, facts).cut);
+  if (std::string reason = capability_refusal(facts, 80); !reason.empty()) return refused(std::move(reason));
+  const Choice choice = choose_cut(problem, facts, packed_as);
+  if (!std::isfinite(choice.seconds))
+    return refused(packed_as == nullptr ? "has no way to cut a pattern of this size into blocks"
+                                        : has_other_order);
+  return {.refusal = {},
+          .seconds = choice.seconds,
+          .packing_seconds = packing_seconds(facts, problem, order_of(problem, choice.cut)),
+          .make = [problem, device, cut = choice.cut]() -> std::unique_ptr<Executor> {
+            return std::make_unique<SkinnyExecutor>(problem, device, cut);
+          }};
 }
 
 }  // namespace
@@ -154,9 +155,7 @@ Implementation skinny_implementation() {
   return {.name = "skinny",
           .backend = Backend::cuda,
           .summary = "batches up to 64: weights streamed once, tensor cores for half types",
-          .refuse = skinny::refuse,
-          .predict = skinny::predict,
-          .make = skinny::make};
+          .propose = skinny::propose};
 }
 
 }  // namespace kronsparse::cuda

@@ -197,6 +197,7 @@ __global__ void __launch_bounds__(max_warps * 32, 1) multiply_skinny(const __gri
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
 
   // The first weights, before anything else.
+  if (args.just_packed) wait_for_packing();
   const int row_tiles = cut.segments * cut.tiles_per_warp;
   const uint4* next =
       args.weights + (std::int64_t{blockIdx.x} * cut.groups * warps + warp) * row_tiles * 32 + lane;

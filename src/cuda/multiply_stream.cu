@@ -27,6 +27,9 @@ struct Stream {
   static stream::Choice choose(const Problem& problem, const GpuFacts& facts) {
     return stream::choose(problem, facts);
   }
+  static stream::Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as) {
+    return stream::choose(problem, facts, packed_as);
+  }
   static const void* kernel(DType dtype, const Cut& cut) {
     return reinterpret_cast<const void*>(stream_kernel(dtype, cut.samples));
   }

@@ -47,6 +47,7 @@ __global__ void __launch_bounds__(stream::max_warpgroups * 128 + stream::produce
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
   const bool is_producer = static_cast<int>(threadIdx.x) >= cut.threads;
   ptx::let_later_kernels_start();
+  if (args.just_packed) ptx::wait_for_earlier_kernels();
   if (cut.cluster > 1) ptx::cluster_arrive();  // this block has begun: others may write to its shared memory
   const BlockPlace place(args);
   const RowStore<T, samples> store(args, place, layout, base);

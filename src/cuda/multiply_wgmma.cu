@@ -1,13 +1,13 @@
 #include <cuda_runtime.h>
 
-#include <algorithm>
-#include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 
-#include "core/message.hpp"
 #include "cuda/backend.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/multiply_wgmma.hpp"
+#include "cuda/packing.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/tensor_core.hpp"
 #include "kronsparse/error.hpp"
@@ -29,67 +29,52 @@ WgmmaKernel kernel_of(const WgmmaConfig& config) {
   throw Error(ErrorCode::internal, "wgmma: unknown arithmetic");
 }
 
-class WgmmaExecutor final : public Executor {
+class WgmmaExecutor final : public CudaExecutor {
  public:
-  WgmmaExecutor(const Problem& problem, Device device)
-      : problem_(problem),
-        device_(device.index),
-        config_(wgmma_config(problem, gpu(device))),
-        kernel_(kernel_of(config_)) {
-    const DeviceGuard guard(device_);
+  WgmmaExecutor(const Problem& problem, Device device, const WgmmaConfig& config)
+      : CudaExecutor(device, packed_order(config.order, is_transposed(problem.operation)),
+                     pack_layout(problem, config.order)),
+        problem_(problem),
+        config_(config),
+        kernel_(kernel_of(config)) {
+    const DeviceGuard guard(device.index);
     allow_shared_memory(reinterpret_cast<const void*>(kernel_), gpu(device));
-    weights_ = DeviceMemory(device_, static_cast<std::size_t>(config_.order.elements()) * element_bytes());
-    // Packing writes the weights alone; what pads them stays zero.
-    check(cudaMemset(weights_.data(), 0, weights_.bytes()), "wgmma: clearing the weights");
   }
 
-  void set_values(const void* values, Stream stream) override {
-    const DeviceGuard guard(device_);
-    pack_weights(config_.order, element_bytes(), values, weights_.data(), is_transposed(problem_.operation),
-                 stream);
-    fresh_.packed_on(stream);
+  void run(const Operands& operands, const Weights& weights) const override {
+    const DeviceGuard guard(device());
+    launch("multiply_wgmma", reinterpret_cast<const void*>(kernel_),
+           {.blocks = static_cast<unsigned>(config_.blocks),
+            .threads = kProducerThreads + kConsumerThreads,
+            .shared_bytes = static_cast<std::size_t>(config_.shared_bytes),
+            .overlapping = !weights.just_packed},
+           operands.stream, wgmma_arguments(problem_, config_, operands, weights.data));
   }
-
-  void run(const Operands& operands) const override {
-    const DeviceGuard guard(device_);
-    const auto arguments = wgmma_arguments(problem_, config_, operands, weights_.data());
-    fresh_.run(operands.stream, [&](bool may_overlap) {
-      launch("multiply_wgmma", reinterpret_cast<const void*>(kernel_),
-             {.blocks = static_cast<unsigned>(config_.blocks),
-              .threads = kProducerThreads + kConsumerThreads,
-              .shared_bytes = static_cast<std::size_t>(config_.shared_bytes),
-              .overlapping = may_overlap},
-             operands.stream, arguments);
-    });
-  }
-
-  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }
 
  private:
-  [[nodiscard]] std::size_t element_bytes() const { return problem_.dtype == DType::f32 ? 4 : 2; }
-
   Problem problem_;
-  int device_;
   WgmmaConfig config_;
   WgmmaKernel kernel_;
-  DeviceMemory weights_;
-  FreshWeights fresh_;
 };
 
-std::string refuse(const Problem& problem, Device device) {
-  if (std::string reason = tensor_core_refusal(problem); !reason.empty()) return reason;
+Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
+  if (std::string reason = tensor_core_refusal(problem); !reason.empty()) return refused(std::move(reason));
   const GpuFacts& facts = gpu(device);
-  if (std::string reason = hopper_refusal(facts); !reason.empty()) return reason;
+  if (std::string reason = hopper_refusal(facts); !reason.empty()) return refused(std::move(reason));
   const WgmmaConfig config = wgmma_config(problem, facts);
-  return tile_refusal(facts, config.shared_bytes, config.order.groups(), problem.batch / config.tile_n + 1);
-}
-
-double predict(const Problem& problem, Device device) {
-  return wgmma_seconds(problem, wgmma_config(problem, gpu(device)), gpu(device));
-}
-
-std::unique_ptr<Executor> make(const Problem& problem, Device device) {
-  return std::make_unique<WgmmaExecutor>(problem, device);
+  if (std::string reason =
+          tile_refusal(facts, config.shared_bytes, config.order.groups(), problem.batch / config.tile_n + 1);
+      !reason.empty())
+    return refused(std::move(reason));
+  const PackedOrder order = packed_order(config.order, is_transposed(problem.operation));
+  if (std::string reason = order_refusal(order, packed_as); !reason.empty())
+    return refused(std::move(reason));
+  return {.refusal = {},
+          .seconds = wgmma_seconds(problem, config, facts),
+          .packing_seconds = packing_seconds(facts, problem, order),
+          .make = [problem, device, config]() -> std::unique_ptr<Executor> {
+            return std::make_unique<WgmmaExecutor>(problem, device, config);
+          }};
 }
 
 }  // namespace
@@ -98,9 +83,7 @@ Implementation wgmma_implementation() {
   return {.name = "wgmma",
           .backend = Backend::cuda,
           .summary = "Hopper tensor cores (wgmma), one fused pass over x and y in either layout",
-          .refuse = refuse,
-          .predict = predict,
-          .make = make};
+          .propose = propose};
 }
 
 }  // namespace kronsparse::cuda

@@ -249,6 +249,36 @@ struct Lending {
           .j = j_group * shape.block_j + j};
 }
 
+/// The same as digits.
+[[nodiscard]] inline PackLayout pack_layout(const Problem& problem, const Cut& cut) {
+  PackLayout layout = PackLayout::of(problem);
+  const Shape& shape = cut.shape;
+  for (const int position : {1, 2, 4}) layout.bit({.l = shape.term_at(0, position)});
+  layout.digit(shape.outputs, {.k = 1});
+  layout.digit(2, {.l = shape.term_at(0, 8)});
+  layout.digit(shape.block_j, {.j = 1});
+  layout.digit(shape.slab_steps(), {.l = shape.slab_steps() > 1 ? shape.term_at(1, 0) : 0});
+  layout.digit(std::int64_t{cut.slabs} * cut.splits, {.l = shape.slab_terms()});
+  layout.digit(cut.k_blocks, {.k = shape.outputs});
+  layout.digit(cut.j_groups, {.j = shape.block_j});
+  return layout;
+}
+
+/// Of a cut, what packed_place() depends on: slabs are numbered through all blocks that split l.
+[[nodiscard]] inline PackedOrder packed_order(const Cut& cut) {
+  return {.family = "narrow",
+          .numbers = {cut.shape.block_j, cut.shape.outputs, std::int64_t{cut.slabs} * cut.splits,
+                      cut.k_blocks, cut.j_groups}};
+}
+/// Makes it a cut of this order; nothing else of it counts.
+inline void take_order(Cut& cut, const PackedOrder& order) {
+  const auto number = [&](std::size_t at) { return static_cast<int>(order.numbers[at]); };
+  cut.shape = {number(0), number(1)};
+  cut.slabs = number(2);
+  cut.k_blocks = number(3);
+  cut.j_groups = number(4);
+}
+
 /// Everything one launch needs.
 struct Arguments {
   CUtensorMap x_map;  ///< where x comes by tensor copies
@@ -267,6 +297,7 @@ struct Arguments {
   bool y_direct;         ///< where two blocks split l: lanes round sums and store them as they have them
   std::uint32_t blocks;  ///< that have something to do
   Divisor splits, k_blocks, j_groups;
+  bool just_packed = false;  ///< the kernel ahead may write the weights: wait for it first
   Lending lending;
 };
 

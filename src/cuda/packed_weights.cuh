@@ -2,17 +2,12 @@
 // weight belongs there.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <cstdint>
 
-#include "cuda/divisor.hpp"
-#include "cuda/launch.hpp"
-#include "cuda/product.hpp"
-#include "cuda/runtime.hpp"
-#include "kronsparse/plan.hpp"
+#include "core/implementation.hpp"
+#include "cuda/pack_layout.hpp"
 
 namespace kronsparse::cuda {
 
@@ -42,41 +37,5 @@ class Digits {
  private:
   std::int64_t rest_;
 };
-
-#if defined(__CUDACC__)
-
-/// Of every cut there is a function packed_place(cut, index).
-template <class T, class Cut>
-__global__ void pack(T* packed, const T* values, Cut cut, std::int64_t elements, std::int64_t b,
-                     std::int64_t c, std::int64_t d, std::int64_t k_stride, std::int64_t l_stride) {
-  for (std::int64_t index = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x; index < elements;
-       index += std::int64_t{gridDim.x} * blockDim.x) {
-    const PackedPlace at = packed_place(cut, index);
-    packed[index] = at.k < b && at.l < c && at.j < d
-                        ? values[at.i * b * c * d + at.k * k_stride + at.l * l_stride + at.j]
-                        : static_cast<T>(0.0f);
-  }
-}
-
-/// Enqueues the packing of all of `weights`, f16 or bf16.
-template <class Cut>
-void pack_by_cut(const Cut& cut, const Problem& problem, const void* values, const DeviceMemory& weights,
-                 Stream stream) {
-  const Product p = product_of(problem);
-  const bool transposed = is_transposed(problem.operation);
-  const auto elements = static_cast<std::int64_t>(weights.bytes() / 2);
-  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(divided_up(elements, 256), 8192));
-  const auto enqueue = [&]<class T>(T* packed) {
-    launch("packing", pack<T, Cut>, {.blocks = blocks, .threads = 256}, stream, packed,
-           static_cast<const T*>(values), cut, elements, p.b, p.c, p.d, transposed ? p.d : p.c * p.d,
-           transposed ? p.b * p.d : p.d);
-  };
-  if (problem.dtype == DType::f16)
-    enqueue(static_cast<__half*>(weights.data()));
-  else
-    enqueue(static_cast<__nv_bfloat16*>(weights.data()));
-}
-
-#endif
 
 }  // namespace kronsparse::cuda

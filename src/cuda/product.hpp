@@ -26,7 +26,7 @@ struct Product {
   const bool batch_first = problem.layout == Layout::batch_first;
   const std::int64_t x_stride = x_matrix(problem).stride;
   const std::int64_t y_stride = transposed ? cols_matrix(problem).stride : rows_matrix(problem).stride;
-  const Pattern& p = problem.pattern;
+  const Pattern& p = problem.pattern();
   return {.batch = problem.batch,
           .a = p.a,
           .b = transposed ? p.c : p.b,

@@ -167,6 +167,34 @@ struct SharedLayout {
           .j = j_warp * shape.block_j() + j};
 }
 
+/// The same as digits.
+[[nodiscard]] inline PackLayout pack_layout(const Problem& problem, const Cut& cut) {
+  PackLayout layout = PackLayout::of(problem);
+  const Shape& shape = cut.shape;
+  const int load_terms = 8 / shape.block_j();
+  layout.bit({.l = term_of(load_terms, 0, 1)});
+  layout.bit({.k = 8});
+  layout.bit({.l = term_of(load_terms, 0, 2)});
+  layout.lanes({.l = load_terms}, {.k = 1});
+  layout.digit(shape.block_j(), {.j = 1});
+  layout.digit(shape.steps(), {.l = step_terms});
+  layout.digit(shape.j_warps(), {.j = shape.block_j()});
+  layout.digit(shape.l_warps(), {.l = std::int64_t{shape.steps()} * step_terms});
+  layout.digit(cut.k_tiles, {.k = tile_outputs});
+  return layout;
+}
+
+/// Of a cut, what packed_place() depends on.
+[[nodiscard]] inline PackedOrder packed_order(const Cut& cut) {
+  return {.family = "resident", .numbers = {cut.shape.d, cut.shape.fragments, cut.k_tiles}};
+}
+/// Makes it a cut of this order; nothing else of it counts.
+inline void take_order(Cut& cut, const PackedOrder& order) {
+  const auto number = [&](std::size_t at) { return static_cast<int>(order.numbers[at]); };
+  cut.shape = {number(0), number(1)};
+  cut.k_tiles = number(2);
+}
+
 /// Everything one launch needs.
 struct Arguments {
   CUtensorMap x_map;  ///< of x, where `boxes` says so
@@ -182,6 +210,7 @@ struct Arguments {
   int b, x_rows;  ///< rows of x that exist, of each sample
   std::int64_t x_sample, y_sample;
   Divisor k_tiles, blocks_of_samples;
+  bool just_packed = false;  ///< the kernel ahead may write the weights: wait for it first
 };
 
 }  // namespace kronsparse::cuda::resident

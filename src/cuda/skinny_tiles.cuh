@@ -17,39 +17,11 @@
 #include <type_traits>
 
 #include "cuda/epilogue.cuh"
-#include "cuda/packed_weights.cuh"
+#include "cuda/skinny_cut.cuh"
 #include "cuda/small_batch_x.cuh"
 #include "kronsparse/problem.hpp"
 
 namespace kronsparse::cuda::skinny {
-
-inline constexpr int max_warps = 8;         ///< of a block
-inline constexpr int tile_bytes = 32 * 16;  ///< one 16-byte load of each lane
-
-/// One tile of weights: `tile_k` outputs x `tile_l` terms, and which of them a lane's 16 bytes hold.
-template <class T>
-struct Tile {
-  static constexpr bool tensor_core = sizeof(T) == 2;
-  static constexpr int vector = 16 / sizeof(T);  ///< elements of a 16-byte access
-  static constexpr int tile_k = tensor_core ? 16 : 32;
-  static constexpr int tile_l = tensor_core ? 16 : 4;
-  /// Floats from one sample's sums to the next in shared memory: with 4 over,
-  /// the lanes of an accumulator fragment write to 32 different banks.
-  static constexpr int sample_stride = tile_k + 4;
-  static_assert(tile_k * tile_l * sizeof(T) == tile_bytes);
-  static_assert(tile_l % vector == 0);
-
-  struct Place {
-    int k, l;
-  };
-  /// Where element `e` of `lane` lies in the tile. Half types: the A fragment of m16n8k16.
-  __host__ __device__ static constexpr Place place(int lane, int e) {
-    if constexpr (tensor_core)
-      return {lane / 4 + 8 * (e / 2 % 2), lane % 4 * 2 + 8 * (e / 4) + e % 2};
-    else
-      return {lane, e};
-  }
-};
 
 /// Tiles that a warp has in flight, and 16-byte loads of x that a thread has. Large
 /// batches fill the shared memory of an SM with one block, which may then take all registers.
@@ -58,41 +30,6 @@ __host__ __device__ constexpr int tiles_in_flight(int n_tiles) {
   return Tile<T>::tensor_core && n_tiles >= 4 ? 16 : 8;
 }
 __host__ __device__ constexpr int loads_in_flight(int n_tiles) { return n_tiles >= 4 ? 16 : 8; }
-
-/// How a problem is cut into blocks, warps and tiles; fixed when the plan is made.
-///
-/// A panel is what shares x: one i and `j_group` neighbouring j. Its rows of tiles
-/// are numbered with j fastest, row = (k tile)·j_group + j. A block takes `groups`
-/// times `rows_per_group` of them; `warps_per_row` warps split the l of each.
-struct Cut {
-  int n_tiles = 1;  ///< of 8 samples that a block multiplies: 1, 2, 4 or 8
-  int j_group = 1;
-  int cluster = 1;         ///< blocks that split l and add up through distributed shared memory
-  int warps_per_row = 1;   ///< of one block that split l
-  int rows_per_group = 1;  ///< a power of two
-  int groups = 1;          ///< that a block works through, x staged once
-  int segments = 1;        ///< parts of a block's l that are staged one after the other
-  int tiles_per_warp = 1;  ///< of one row and segment
-  int k_blocks = 1;        ///< blocks that share a panel's rows
-  int j_groups = 1;
-  int run = 1;          ///< neighbouring l in the 16 bytes of x that a thread takes at once
-  bool vector = false;  ///< whether x can be read 16 bytes at a time, if it is aligned
-
-  [[nodiscard]] __host__ __device__ int warps() const { return warps_per_row * rows_per_group; }
-  /// Sums that add up to an output.
-  [[nodiscard]] __host__ __device__ int parts() const { return warps_per_row * cluster; }
-  /// Samples whose outputs one block of a cluster adds up and stores.
-  [[nodiscard]] __host__ __device__ int share() const { return n_tiles * 8 / cluster; }
-  /// Terms of a segment, a multiple of the 8 or 4 of a 16-byte vector.
-  template <class T>
-  [[nodiscard]] __host__ __device__ int positions() const {
-    return warps_per_row * tiles_per_warp * Tile<T>::tile_l;
-  }
-  template <class T>
-  [[nodiscard]] __host__ __device__ TermOrder<T> order() const {
-    return {.positions = positions<T>(), .run = run};
-  }
-};
 
 /// Where things lie in a block's shared memory, in bytes.
 struct SharedLayout {
@@ -129,6 +66,7 @@ struct Arguments {
   void* y;
   const void* bias;  ///< null when there is none
   Cut cut;
+  bool just_packed = false;  ///< the kernel ahead may write the weights: wait for it first
   int batch;
   int j_fastest_log2;  ///< rows of a group that are neighbouring j, as stores order them
   Activation activation;
@@ -137,61 +75,21 @@ struct Arguments {
   bool quads;  ///< whether y can be written four features at a time
 };
 
-/// The weight that is element `e` of a packed vector of 16 bytes: blocks, groups, warps and lanes read
-/// vectors one after the other.
-template <class T>
-[[nodiscard]] __host__ __device__ inline PackedPlace packed_place(const Cut& cut, std::int64_t vector,
-                                                                  int e) {
-  Digits digits(vector);
-  const auto lane = static_cast<int>(digits.take(32));
-  const std::int64_t tile = digits.take(cut.tiles_per_warp), segment = digits.take(cut.segments),
-                     warp = digits.take(cut.warps()), group = digits.take(cut.groups),
-                     rank = digits.take(cut.cluster), k_block = digits.take(cut.k_blocks),
-                     j_block = digits.take(cut.j_groups);
-  const std::int64_t row = (k_block * cut.groups + group) * cut.rows_per_group + warp / cut.warps_per_row;
-  const int first_position =
-      static_cast<int>((warp % cut.warps_per_row) * cut.tiles_per_warp + tile) * Tile<T>::tile_l;
-  const auto place = Tile<T>::place(lane, e);
-  return {.i = digits.rest(),
-          .k = row / cut.j_group * Tile<T>::tile_k + place.k,
-          .l = (rank * cut.segments + segment) * cut.positions<T>() +
-               cut.order<T>().l_at(first_position + place.l),
-          .j = j_block * cut.j_group + row % cut.j_group};
-}
-
-/// The weights in the order in which they are read.
-template <class T>
-__global__ void pack(uint4* packed, const T* values, Cut cut, std::int64_t vectors, std::int64_t b,
-                     std::int64_t c, std::int64_t d, std::int64_t k_stride, std::int64_t l_stride) {
-  for (std::int64_t index = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x; index < vectors;
-       index += std::int64_t{gridDim.x} * blockDim.x) {
-    union {
-      T element[Tile<T>::vector];
-      uint4 bits;
-    } out;
-    out.bits = {0, 0, 0, 0};
-    for (int e = 0; e < Tile<T>::vector; ++e) {
-      const PackedPlace at = packed_place<T>(cut, index, e);
-      if (at.k < b && at.l < c && at.j < d)
-        out.element[e] = values[at.i * b * c * d + at.k * k_stride + at.l * l_stride + at.j];
-    }
-    packed[index] = out.bits;
-  }
-}
-
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
-// Volatile, as are the waits below: the first loads must be issued before the wait for the kernel ahead.
+// Volatile, as are the waits below: the first loads must be issued before the wait for the kernel ahead. Not
+// "nc": the kernel ahead may be the one that packs the weights, and such loads may find what was there before.
 __device__ inline uint4 load_weights(const uint4* address) {
   uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(address));
   return v;
 }
 
 /// Has L2 fetch `bytes` of weights, a multiple of 16.
-__device__ inline void prefetch_weights(const uint4* address, unsigned bytes) {
+__device__ inline void prefetch_weights([[maybe_unused]] const uint4* address,
+                                        [[maybe_unused]] unsigned bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(address), "r"(bytes) : "memory");
 #endif
@@ -202,6 +100,13 @@ __device__ inline void prefetch_weights(const uint4* address, unsigned bytes) {
 __device__ inline void meet_neighbouring_kernels() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/// Waits for the kernels before this alone.
+__device__ inline void wait_for_packing() {
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }

@@ -30,7 +30,7 @@ double chunk_seconds(const Problem& part, const GpuFacts& gpu) {
   // A block loads the weights that stay with it; those that are streamed come once to L2.
   const double weights = real(config.order.group_elements() * element_bytes) *
                          real(config.w_slots != 0 ? config.blocks() : config.order.groups());
-  const double moved = real(part.batch * (part.pattern.cols() + part.pattern.rows()) * element_bytes);
+  const double moved = real(part.batch * (part.pattern().cols() + part.pattern().rows()) * element_bytes);
   return launches + (memory_share * moved + weights_share * weights) / gpu.memory_rate +
          tensor_share * rounds * tile / rate / gpu.clock_hz;
 }
@@ -103,7 +103,7 @@ Problem staged_part(const Problem& problem, std::int64_t samples, std::int64_t b
   const Product p = product_of(problem);
   Problem part = problem;
   part.operation = Operation::multiply;
-  part.pattern = {blocks_i * p.d, p.b, p.c, 1};
+  part.chain = Pattern{blocks_i * p.d, p.b, p.c, 1};
   part.batch = samples;
   part.cols_stride = part.rows_stride = 0;
   return part;

@@ -112,6 +112,51 @@ struct SharedLayout {
           .j = j_block * cut.j_group + row % cut.j_group};
 }
 
+/// The same as digits.
+[[nodiscard]] inline PackLayout pack_layout(const Problem& problem, const Cut& cut) {
+  PackLayout layout = PackLayout::of(problem);
+  const TermOrder<__half> order{.positions = cut.positions(), .run = cut.run};
+  for (const int position : {1, 2, 4}) layout.bit({.l = order.l_at(position)});
+  layout.digit(tile_k, {.k = 1});
+  layout.digit(order.vectors(), {.l = cut.run});
+  layout.digit(cut.rows, {.row = cut.warpgroups});
+  layout.digit(cut.warpgroups, {.row = 1});
+  layout.digit(cut.cluster, {.l = order.positions});
+  layout.digit(cut.k_blocks, {.row = cut.block_rows()});
+  layout.digit(cut.j_groups, {.j = cut.j_group});
+  layout.rows_of_k = cut.j_group;
+  layout.of_quotient = {.k = tile_k};
+  layout.of_rest = {.j = 1};
+  return layout;
+}
+
+/// Of a cut, what packed_place() depends on. Rows are numbered through a block, unless its warpgroups have
+/// several each, and through all blocks, unless these split l.
+[[nodiscard]] inline PackedOrder packed_order(const Cut& cut) {
+  const bool through_block = cut.rows == 1 || cut.warpgroups == 1,
+             through_all = through_block && cut.cluster == 1;
+  const std::int64_t rows = through_block ? 1 : cut.rows,
+                     warpgroups = through_all     ? 1
+                                  : through_block ? cut.block_rows()
+                                                  : cut.warpgroups,
+                     k_blocks = through_all ? std::int64_t{cut.block_rows()} * cut.k_blocks : cut.k_blocks;
+  return {
+      .family = "stream",
+      .numbers = {cut.chunks, rows, warpgroups, cut.cluster, k_blocks, cut.j_groups, cut.j_group, cut.run}};
+}
+/// Makes it a cut of this order; nothing else of it counts.
+inline void take_order(Cut& cut, const PackedOrder& order) {
+  const auto number = [&](std::size_t at) { return static_cast<int>(order.numbers[at]); };
+  cut.chunks = number(0);
+  cut.rows = number(1);
+  cut.warpgroups = number(2);
+  cut.cluster = number(3);
+  cut.k_blocks = number(4);
+  cut.j_groups = number(5);
+  cut.j_group = number(6);
+  cut.run = number(7);
+}
+
 /// Everything one launch needs.
 struct Arguments {
   CUtensorMap x_map;  ///< where x comes by tensor copies
@@ -129,6 +174,7 @@ struct Arguments {
                  ///< y as they are: features are no neighbours, or samples so few that collecting takes
                  ///< longer
   Divisor blocks_of_weights, cluster, k_blocks, j_groups, j_group;
+  bool just_packed = false;  ///< the kernel ahead may write the weights: wait for it first
 };
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)

@@ -32,7 +32,7 @@ namespace kronsparse::cuda {
     return message("sums of {} terms would be less accurate than a library's, it takes {} or more", terms,
                    least_terms);
   constexpr std::int64_t limit = std::int64_t{1} << 31;
-  const Pattern& pattern = problem.pattern;
+  const Pattern& pattern = problem.pattern();
   if (pattern.b >= limit || pattern.c >= limit || pattern.d >= limit) return "counts b, c and d in 32 bits";
   return {};
 }

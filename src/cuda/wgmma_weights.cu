@@ -1,54 +1,47 @@
-#include <cuda_runtime.h>
-
-#include <algorithm>
-
-#include "cuda/launch.hpp"
 #include "cuda/wgmma_weights.cuh"
 
 namespace kronsparse::cuda {
-namespace {
 
-/// One thread a weight, in the order of the values.
-template <class Element>
-__global__ void pack_wgmma_weights(const Element* values, Element* packed, WgmmaOrder order,
-                                   bool transposed) {
-  const std::int64_t total = order.a * order.b * order.c * order.d;
-  const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
-  // The values' own shape: b and c before the transposition.
-  const std::int64_t inner = transposed ? order.b : order.c;
-  const std::int64_t outer = transposed ? order.c : order.b;
-  for (std::int64_t at = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; at < total; at += threads) {
-    const std::int64_t j = at % order.d;
-    const std::int64_t column = at / order.d % inner;
-    const std::int64_t row = at / order.d / inner % outer;
-    const std::int64_t i = at / order.d / inner / outer;
-    const std::int64_t to = transposed ? order.place(i, column, row, j) : order.place(i, row, column, j);
-    const Element value = values[at];
-    if constexpr (sizeof(Element) == 2) {
-      packed[to] = value;
+PackLayout pack_layout(const Problem& problem, const WgmmaOrder& order) {
+  PackLayout layout = PackLayout::of(problem);
+  if (order.swizzled_rows) {
+    for (const int term : {1, 2, 4}) layout.bit({.l = term});
+    layout.digit(8, {.l = 8});
+    layout.digit(order.tile_k, {.k = 1});
+    layout.digit(order.chunks / 4, {.l = 64});
+    layout.swizzled = true;
+  } else {
+    if (order.parts == 1) {
+      layout.bit({.l = 1});
+      layout.bit({.l = 4});
+      layout.bit({.l = 8});
+      layout.digit(8, {.k = 1});
+      layout.digit(2, {.l = 2});
+      layout.digit(order.tile_k / 8, {.k = 8});
     } else {
-      const Element high = tf32_part(value);
-      const float rest = __uint_as_float(value) - __uint_as_float(high);
-      packed[to] = high;
-      packed[to + order.tile_k * 16] = isfinite(rest) ? __float_as_uint(rest) : 0u;
+      layout.bit({.l = 4});
+      layout.bit({.l = 8});
+      layout.digit(8, {.k = 1});
+      layout.digit(2, {.l = 1});
+      layout.digit(order.tile_k / 8, {.k = 8});
+      layout.digit(2, {.l = 2});
+      layout.to_rest = layout.units;
+      layout.skip(2);
+      layout.elements = PackElements::split_floats;
     }
+    layout.digit(order.j_count, {.j = 1});
+    layout.digit(order.chunks, {.l = 16});
   }
+  layout.digit(order.k_tiles, {.k = order.tile_k});
+  layout.digit(order.j_groups, {.j = order.j_count});
+  return layout;
 }
 
-}  // namespace
-
-void pack_weights(const WgmmaOrder& order, std::size_t element_bytes, const void* values, void* packed,
-                  bool transposed, Stream stream) {
-  const std::int64_t total = order.a * order.b * order.c * order.d;
-  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>((total + 255) / 256, 65535));
-  const auto enqueue = [&]<class Element>() {
-    launch("wgmma (packing)", pack_wgmma_weights<Element>, {.blocks = blocks, .threads = 256}, stream,
-           static_cast<const Element*>(values), static_cast<Element*>(packed), order, transposed);
-  };
-  if (element_bytes == 2)
-    enqueue.operator()<std::uint16_t>();
-  else
-    enqueue.operator()<std::uint32_t>();
+PackedOrder packed_order(const WgmmaOrder& order, bool transposed) {
+  return {.family = order.swizzled_rows ? "gemm" : "wgmma",
+          .numbers = {transposed, order.j_groups, order.k_tiles, order.chunks, order.j_count, order.tile_k,
+                      order.parts},
+          .bytes = static_cast<std::size_t>(order.elements()) * (order.parts == 1 ? 2 : 4)};
 }
 
 }  // namespace kronsparse::cuda

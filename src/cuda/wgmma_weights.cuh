@@ -12,7 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kronsparse/device.hpp"
+#include "core/implementation.hpp"
+#include "cuda/pack_layout.hpp"
 
 namespace kronsparse::cuda {
 
@@ -72,9 +73,10 @@ struct WgmmaOrder {
   return (rounded & exponent) == exponent ? bits & kept : rounded;
 }
 
-/// Enqueues the writing of the weights' places; the others must be zero already. The values are those of the
-/// problem, of 2 or 4 bytes.
-void pack_weights(const WgmmaOrder& order, std::size_t element_bytes, const void* values, void* packed,
-                  bool transposed, Stream stream);
+/// The order as digits.
+[[nodiscard]] PackLayout pack_layout(const Problem& problem, const WgmmaOrder& order);
+
+/// What place() depends on.
+[[nodiscard]] PackedOrder packed_order(const WgmmaOrder& order, bool transposed);
 
 }  // namespace kronsparse::cuda

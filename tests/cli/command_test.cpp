@@ -67,11 +67,16 @@ TEST_F(CommandTest, ThreadsThatCannotBeCreatedAreDoneWithout) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "AddressSanitizer needs more address space than any limit leaves";
 #endif
-  for (const std::string kibibytes : {"100000", "150000", "300000"}) {
-    const CommandResult result =
-        run("check 'f32 batch_first B=512 4x32x32x4'", "ulimit -v " + kibibytes + " && OMP_NUM_THREADS=1000");
+  int tried = 0;
+  for (const std::string kibibytes : {"100000", "150000", "300000", "600000"}) {
+    const std::string limit = "ulimit -v " + kibibytes + " && OMP_NUM_THREADS=1000";
+    if (run("--version", limit).exit_code != 0)
+      continue;  // with kernels for GPUs the library alone is larger
+    ++tried;
+    const CommandResult result = run("check 'f32 batch_first B=512 4x32x32x4'", limit);
     EXPECT_EQ(result.exit_code, 0) << kibibytes << ": " << result.err;
   }
+  EXPECT_GT(tried, 0);
 }
 
 TEST_F(CommandTest, AMissingDeviceIsThree) {
@@ -200,6 +205,54 @@ TEST_F(CommandTest, InfoListsCandidates) {
   EXPECT_TRUE(first["accepts"]);
   EXPECT_GT(first["predicted_seconds"].get<double>(), 0);
   EXPECT_TRUE(first["refusal"].is_null());
+}
+
+TEST_F(CommandTest, InfoListsTheStepsOfAChain) {
+  const std::string problem = "f32 batch_first B=64 1x16x16x16*16x16x16x1 +bias";
+  const CommandResult text = run("info --device cpu --problem '" + problem + "'");
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_TRUE(contains(text.out, "step 1: f32 batch_first B=64 16x16x16x1\n")) << text.out;
+  EXPECT_TRUE(contains(text.out, "step 2: f32 batch_first B=64 1x16x16x16 +bias\n")) << text.out;
+
+  const Json json = Json::parse(run("info --json --device cpu --problem '" + problem + "'").out);
+  EXPECT_EQ(json["nnz"], 2 * 16 * 16 * 16);
+  EXPECT_FALSE(json.contains("candidates"));
+  ASSERT_EQ(json["steps"].size(), 2U);
+  double seconds = 0;
+  std::size_t packed = 0;
+  for (const Json& step : json["steps"]) {
+    EXPECT_EQ(step["chosen"], step["candidates"][0]["implementation"]);
+    EXPECT_GE(step["packing_at_each_run"]["predicted_packing_seconds"].get<double>(), 0);
+    seconds += step["predicted_seconds"].get<double>();
+    packed += step["packed_bytes"].get<std::size_t>();
+  }
+  EXPECT_DOUBLE_EQ(json["predicted_seconds"].get<double>(), seconds);
+  EXPECT_EQ(json["packed_bytes"].get<std::size_t>(), packed);
+  // One product of 64 x 256 lies between the factors.
+  EXPECT_EQ(json["workspace_bytes"], 64 * 256 * 4);
+  EXPECT_EQ(run("info --device cpu --problem 'gradient f32 batch_last B=3 1x2x2x2*2x2x2x1'").exit_code, 0);
+}
+
+TEST_F(CommandTest, ChecksAndTimesChains) {
+  const CommandResult checked =
+      run("check --json --device cpu 'f16 batch_first B=9 1x8x4x4*4x4x6x1 +bias +gelu' "
+          "'gradient complex64 batch_last B=7 2x3x5x4*4x5x7x2'");
+  EXPECT_EQ(checked.exit_code, 0) << checked.err;
+  EXPECT_GE(Json::parse(checked.out)["results"].size(), 2U);
+
+  const CommandResult forced = run("check --json --impl reference 'f32 batch_first B=9 1x8x4x4*4x4x6x1'");
+  EXPECT_EQ(Json::parse(forced.out)["results"][0]["implementation"], "reference + reference") << forced.err;
+
+  const CommandResult timed = run(
+      "bench --all --device cpu --min-time 0 --runs 2 --json 'f32 batch_first B=64 1x16x16x16*16x16x16x1' "
+      "'gradient f32 batch_first B=64 1x16x16x16*16x16x16x1'");
+  EXPECT_EQ(timed.exit_code, 0) << timed.err;
+  for (const Json& entry : Json::parse(timed.out)["results"])
+    EXPECT_GT(entry["median_seconds"].get<double>(), 0) << entry;
+
+  const CommandResult unfit = run("check 'f32 batch_first B=9 1x8x4x4*4x5x6x1'");
+  EXPECT_EQ(unfit.exit_code, 2);
+  EXPECT_TRUE(contains(unfit.err, "factor 0 (1x8x4x4) has 16 columns")) << unfit.err;
 }
 
 TEST_F(CommandTest, CheckPassesAndPrintsPlainText) {

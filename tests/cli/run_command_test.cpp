@@ -93,6 +93,48 @@ TEST_F(RunTest, TransposedAdjointAndGradient) {
   EXPECT_EQ(elements<Complex>("cy.npy"), (std::vector<Complex>{{0, -2}}));
 }
 
+/// [[1, 2], [3, 4]] beside each other, twice, and then sums of neighbours: 1x1x2x2 times 2x2x2x1.
+TEST_F(RunTest, ChainsOfFactors) {
+  save("left.npy", NpyType::f32, {1, 1, 2, 2}, std::vector<float>{1, 1, 1, 1});
+  save("right.npy", NpyType::f32, {2, 2, 2, 1}, std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8});
+  save("left-flat.npy", NpyType::f32, {4}, std::vector<float>{1, 1, 1, 1});
+  save("right-flat.npy", NpyType::f32, {8}, std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8});
+  save("x4.npy", NpyType::f32, {1, 4}, std::vector<float>{1, 10, 100, 1000});
+  const std::vector<float> expected{6521, 8743};  // right x = (21, 43, 6500, 8700)
+  const CommandResult result = run("run --values left.npy --values right.npy --x x4.npy --out y.npy");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(result.out.find("1x1x2x2*2x2x2x1") != std::string::npos) << result.out;
+  EXPECT_EQ(elements<float>("y.npy"), expected);
+  ASSERT_EQ(
+      run("run --pattern '1x1x2x2*2x2x2x1' --values left-flat.npy --values right-flat.npy --x x4.npy --out "
+          "y.npy --impl reference")
+          .exit_code,
+      0);
+  EXPECT_EQ(elements<float>("y.npy"), expected);
+
+  save("g2.npy", NpyType::f32, {1, 2}, std::vector<float>{1, 2});
+  ASSERT_EQ(
+      run("run --operation transposed --values left.npy --values right.npy --x g2.npy --out y.npy").exit_code,
+      0);
+  EXPECT_EQ(elements<float>("y.npy"), (std::vector<float>{7, 10, 19, 22}));
+  const CommandResult gradient =
+      run("run --operation gradient --values left.npy --values right.npy --x x4.npy --g g2.npy --out dv.npy");
+  ASSERT_EQ(gradient.exit_code, 0) << gradient.err;
+  EXPECT_EQ(load_npy(path("dv.npy")).shape, (std::vector<std::int64_t>{12}));
+  EXPECT_EQ(elements<float>("dv.npy"),
+            (std::vector<float>{21, 86, 6500, 17400, 1, 10, 2, 20, 100, 1000, 200, 2000}));
+
+  const std::string y = " --out no.npy";
+  expect_failure(2, "--values values.npy --values left.npy --x x4.npy" + y, "has 12 columns");
+  expect_failure(2, "--values left.npy --pattern '1x1x2x2*2x2x2x1' --x x4.npy" + y,
+                 "--values is given 1 times");
+  expect_failure(2, "--values left.npy --values right.npy --x ones.npy" + y, "needs (batch, 4)");
+  expect_failure(2, "--operation gradient --pattern '1x1x2x2*2x2x2x1' --x x4.npy --g g2.npy" + y,
+                 "needs its --values");
+  expect_failure(2, "--operation gradient --pattern 2x1x3x2 --values values.npy --x ones.npy --g g2.npy" + y,
+                 "reads no --values");
+}
+
 TEST_F(RunTest, Bfloat16TravelsAsSixteenBits) {
   const auto bits = [](const std::vector<float>& numbers) {
     std::vector<std::uint16_t> out;

@@ -7,6 +7,7 @@
 
 #include "kronsparse/error.hpp"
 #include "kronsparse/plan.hpp"
+#include "mirror.hpp"
 
 namespace kronsparse::cli {
 namespace {
@@ -18,7 +19,11 @@ struct Solved {
         inputs(random_inputs(problem, 3)),
         y(output_tensor(problem)),
         expected(problem, inputs, choose_sample(problem, reference_flops, 3)) {
-    Plan(problem, inputs.values.data()).run(inputs.operands(y));
+    thin(inputs, problem, choose_sample(problem, reference_flops, 3));
+    DeviceOperands staged(inputs, y, {});
+    const Plan plan(problem, staged.values());
+    staged.make_workspace(plan);
+    plan.run(staged.operands());
   }
   [[nodiscard]] Expected::Comparison compare() const { return expected.compare(y); }
 
@@ -38,6 +43,13 @@ const std::vector<std::string> problems{
     "adjoint complex128 batch_first B=9 2x3x5x4",
     "gradient f32 batch_first B=9 2x3x5x4",
     "gradient complex64 batch_last B=200 2x3x5x1",
+    "f16 batch_first B=9 1x8x4x4*4x4x6x1 +bias +gelu",
+    "bf16 batch_last B=9 2x3x5x4*4x5x7x2*1x4x5x14 cols_stride=12",
+    "complex64 batch_first B=9 1x2x2x4*2x2x2x2*4x2x2x1 +bias",
+    "transposed f32 batch_last B=9 1x8x4x4*4x4x6x1",
+    "adjoint complex128 batch_first B=9 1x8x4x4*4x4x6x1",
+    "gradient f64 batch_first B=9 2x3x5x4*4x5x7x2*1x4x5x14",
+    "gradient f16 batch_last B=20 1x8x4x4*4x4x6x1",
 };
 
 TEST(Verify, AcceptsRightResults) {
@@ -53,13 +65,39 @@ TEST(Verify, AcceptsRightResultsOnASample) {
   for (const char* text :
        {"f32 batch_first B=500 8x16x16x8", "f32 batch_last B=50 1x64x64x16",
         "transposed f64 batch_first B=100 4x32x16x4", "gradient complex64 batch_first B=100 4x16x16x4",
-        "gradient f32 batch_last B=100 1x64x64x4"}) {
+        "gradient f32 batch_last B=100 1x64x64x4", "f16 batch_first B=500 1x32x16x16*16x16x8x1 +bias",
+        "adjoint complex64 batch_last B=500 1x32x16x16*16x16x8x1"}) {
     const Solved solved(text, 1e5);
     const Expected::Comparison comparison = solved.compare();
     EXPECT_TRUE(comparison.pass) << text << ": " << comparison.failure;
     EXPECT_LT(comparison.compared, comparison.elements / 4) << text;
     EXPECT_GT(comparison.compared, 0) << text;
     EXPECT_FALSE(solved.expected.complete());
+  }
+}
+
+/// Every value's gradient is compared, but only a part of the batch counts: g is zero elsewhere.
+TEST(Verify, ThinsTheBatchForGradientsOfChains) {
+  const Solved solved("gradient f32 batch_last B=500 1x32x16x16*16x16x8x1", 1e5);
+  const Expected::Comparison comparison = solved.compare();
+  EXPECT_TRUE(comparison.pass) << comparison.failure;
+  EXPECT_EQ(comparison.compared, comparison.elements);
+  EXPECT_LT(comparison.batch_share, 0.1);
+  std::int64_t zeros = 0;
+  for (std::int64_t sample = 0; sample < 500; ++sample) zeros += solved.inputs.g.get(3, sample) == 0.0;
+  EXPECT_GT(zeros, 450);
+  EXPECT_LT(zeros, 500);
+}
+
+/// What a factor hands on is rounded to the dtype: one unit in the last place there must pass, a tenth of the
+/// result must not.
+TEST(Verify, BoundOfAChainIsNeitherTooTightNorTooLoose) {
+  for (const char* text :
+       {"bf16 batch_first B=20 1x16x16x16*16x16x16x1", "f16 batch_last B=20 1x16x16x16*16x16x16x1",
+        "f32 batch_first B=20 1x16x16x16*16x16x16x1"}) {
+    const Expected::Comparison comparison = Solved(text).compare();
+    EXPECT_TRUE(comparison.pass) << text << ": " << comparison.failure;
+    EXPECT_LT(comparison.bound_at_worst, 0.1) << text;
   }
 }
 
@@ -80,10 +118,12 @@ TEST(Verify, SeesAWrongElement) {
   for (const std::string& text : problems) {
     Solved solved(text);
     // Far outside the bound, far inside the size of the numbers themselves.
-    solved.y.set(1, 2, solved.y.get(1, 2) + 0.5);
+    const std::int64_t row = std::min<std::int64_t>(1, solved.y.rows() - 1);
+    solved.y.set(row, 2, solved.y.get(row, 2) + 0.5);
     const Expected::Comparison comparison = solved.compare();
     EXPECT_FALSE(comparison.pass) << text;
-    EXPECT_NE(comparison.failure.find("y[1, 2]"), std::string::npos) << comparison.failure;
+    EXPECT_NE(comparison.failure.find("y[" + std::to_string(row) + ", 2]"), std::string::npos)
+        << comparison.failure;
   }
 }
 
@@ -118,7 +158,11 @@ TEST(Verify, SeesWritesAroundTheOutput) {
   }
 }
 
-TEST(Verify, EmptyBatchIsRight) { EXPECT_TRUE(Solved("f32 batch_first B=0 2x3x5x4").compare().pass); }
+TEST(Verify, EmptyBatchIsRight) {
+  EXPECT_TRUE(Solved("f32 batch_first B=0 2x3x5x4").compare().pass);
+  EXPECT_TRUE(Solved("f32 batch_first B=0 1x8x4x4*4x4x6x1").compare().pass);
+  EXPECT_TRUE(Solved("gradient f32 batch_first B=0 1x8x4x4*4x4x6x1").compare().pass);
+}
 
 TEST(RandomInputs, AreReproducibleAndNeverZero) {
   const Problem problem = Problem::parse("f32 batch_first B=50 2x8x8x4 +bias");
@@ -139,8 +183,8 @@ TEST(RandomInputs, AreReproducibleAndNeverZero) {
   const auto count = static_cast<double>(first.x.rows() * first.x.cols());
   EXPECT_NEAR(sum / count, 0, 0.1);
   EXPECT_NEAR(squares / count, 1, 0.1);
-  for (std::int64_t col = 0; col < first.values.cols(); ++col) {
-    EXPECT_LE(std::abs(first.values.get(0, col)), 1 / std::sqrt(8.0));
+  for (std::int64_t col = 0; col < first.values[0].cols(); ++col) {
+    EXPECT_LE(std::abs(first.values[0].get(0, col)), 1 / std::sqrt(8.0));
   }
 }
 

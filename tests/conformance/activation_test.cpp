@@ -50,7 +50,7 @@ TEST_P(ActivationEnds, AreAsTheFormulaSays) {
                                           std::numeric_limits<double>::quiet_NaN()};
       for (const Epilogue& epilogue : epilogues(dtype, kronsparse::Operation::multiply)) {
         // The identity: z is x itself, so that the activation is seen alone.
-        const kronsparse::Problem problem{.pattern = {1, 1, 1, 3},
+        const kronsparse::Problem problem{.chain = kronsparse::Pattern{1, 1, 1, 3},
                                           .batch = static_cast<std::int64_t>(inputs.size()),
                                           .dtype = dtype,
                                           .layout = layout,

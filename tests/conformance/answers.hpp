@@ -84,10 +84,6 @@ std::vector<Special<WideOf<T>>> make_specials(const kronsparse::Problem& problem
   return specials;
 }
 
-/// The larger part bounds what storing either part may lose.
-inline double scale_of(double z) { return z; }
-inline double scale_of(Cx<double> z) { return std::fmax(std::abs(z.re), std::abs(z.im)); }
-
 template <class T>
 Answers<T> make_answers(const kronsparse::Problem& problem, std::uint64_t seed) {
   using Wide = WideOf<T>;

@@ -114,9 +114,9 @@ void stride(Problem& problem, std::size_t index) {
   const std::int64_t gap = gaps[(index / 4) % gaps.size()];
   const bool batch_first = problem.layout == Layout::batch_first;
   if (index % 4 == 1 || index % 4 == 3)
-    problem.cols_stride = (batch_first ? problem.pattern.cols() : problem.batch) + gap;
+    problem.cols_stride = (batch_first ? problem.pattern().cols() : problem.batch) + gap;
   if (index % 4 == 2 || index % 4 == 3)
-    problem.rows_stride = (batch_first ? problem.pattern.rows() : problem.batch) + 2 * gap - 1;
+    problem.rows_stride = (batch_first ? problem.pattern().rows() : problem.batch) + 2 * gap - 1;
 }
 
 /// One problem of each size, in turn without and with gaps.
@@ -124,11 +124,8 @@ std::vector<Problem> problems_of(const std::vector<Size>& sizes, DType dtype, La
                                  Operation operation) {
   std::vector<Problem> problems;
   for (const Size& size : sizes) {
-    Problem problem{.pattern = size.pattern,
-                    .batch = size.batch,
-                    .dtype = dtype,
-                    .layout = layout,
-                    .operation = operation};
+    Problem problem{
+        .chain = size.pattern, .batch = size.batch, .dtype = dtype, .layout = layout, .operation = operation};
     stride(problem, problems.size());
     problems.push_back(problem);
   }
@@ -162,11 +159,8 @@ std::vector<Case> cases(DType dtype, Layout layout, Operation operation, bool qu
     // 5 has no factor in common with the turns of strides (4), and hardly with those of epilogues.
     if (quick && (index + static_cast<std::size_t>(dtype)) % 5 != 0) continue;
     const Size size = affordable(sizes[index]);
-    Problem problem{.pattern = size.pattern,
-                    .batch = size.batch,
-                    .dtype = dtype,
-                    .layout = layout,
-                    .operation = operation};
+    Problem problem{
+        .chain = size.pattern, .batch = size.batch, .dtype = dtype, .layout = layout, .operation = operation};
     // Half of the cases without an epilogue, the others in turn.
     const Epilogue epilogue = index % 2 == 0 ? allowed.front() : allowed[(index / 2) % allowed.size()];
     if (dtype == DType::f32 && index % 8 == 3) problem.mode = kronsparse::Mode::ieee;
@@ -178,9 +172,12 @@ std::vector<Case> cases(DType dtype, Layout layout, Operation operation, bool qu
   }
   // Weights that do not fit into half of a core's L2, which are multiplied in another order.
   if (dtype == DType::f32 && layout == Layout::batch_first && operation != Operation::gradient)
-    result.push_back(
-        {{.pattern = {1, 96, 90, 48}, .batch = 53, .dtype = dtype, .layout = layout, .operation = operation},
-         sizes.size()});
+    result.push_back({{.chain = Pattern{1, 96, 90, 48},
+                       .batch = 53,
+                       .dtype = dtype,
+                       .layout = layout,
+                       .operation = operation},
+                      sizes.size()});
   return result;
 }
 

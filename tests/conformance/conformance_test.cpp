@@ -78,9 +78,9 @@ TEST(Cases, MeetEveryEdge) {
   using kronsparse::Operation;
   for (const Case& item : cases(DType::f32, Layout::batch_first, Operation::multiply, false)) {
     EXPECT_NO_THROW(item.problem.validate()) << item.problem.to_string();
-    dilations.insert(item.problem.pattern.d);
+    dilations.insert(item.problem.pattern().d);
     batches.insert(item.problem.batch);
-    sums.insert(item.problem.pattern.c);
+    sums.insert(item.problem.pattern().c);
     strided += item.problem.cols_stride != 0 && item.problem.rows_stride != 0;
   }
   for (const std::int64_t d : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48})

@@ -42,7 +42,7 @@ class Random {
 template <class S, class Values, class X, class G, class Bias>
 Data<S> make_data(const kronsparse::Problem& problem, Values&& values, X&& x, G&& g, Bias&& bias) {
   using kronsparse::Operation;
-  const kronsparse::Pattern& pattern = problem.pattern;
+  const kronsparse::Pattern& pattern = problem.pattern();
   const bool gradient = problem.operation == Operation::gradient;
   const bool rows_in = problem.operation == Operation::transposed || problem.operation == Operation::adjoint;
   const auto filled = [](std::int64_t size, auto&& maker) {

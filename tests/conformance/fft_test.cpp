@@ -48,7 +48,7 @@ TEST_P(Fft, ButterflyChainIsTheFourierTransform) {
   constexpr std::size_t kBatch = 3;
   const kronsparse::Chain chain = kronsparse::Chain::butterfly(kSize);
   const auto problem_of = [&, layout = layout](std::size_t factor, kronsparse::Operation what) {
-    return kronsparse::Problem{.pattern = chain[factor],
+    return kronsparse::Problem{.chain = chain[factor],
                                .batch = kBatch,
                                .dtype = kronsparse::DType::complex128,
                                .layout = layout,

@@ -58,9 +58,9 @@ class Harness {
   Harness(const TestDevice& device, const kronsparse::Problem& problem, std::uint64_t seed)
       : device_(device),
         views_(problem),
-        bias_elements_(problem.bias ? problem.pattern.rows() : 0),
-        values_(buffer(problem.operation == kronsparse::Operation::gradient ? 0 : problem.pattern.nnz(), seed,
-                       0)),
+        bias_elements_(problem.bias ? problem.pattern().rows() : 0),
+        values_(buffer(problem.operation == kronsparse::Operation::gradient ? 0 : problem.pattern().nnz(),
+                       seed, 0)),
         x_(buffer(views_.x.elements(), seed, 1)),
         g_(buffer(views_.g.elements(), seed, 2)),
         bias_(buffer(bias_elements_, seed, 3)),
@@ -186,15 +186,15 @@ inline Views::Views(const kronsparse::Problem& problem) : x{}, g{}, y{} {
     const std::int64_t row = batch_first ? features : problem.batch;
     return {features, problem.batch, stride == 0 ? row : stride, batch_first};
   };
-  const View cols = view(problem.pattern.cols(), problem.cols_stride);
-  const View rows = view(problem.pattern.rows(), problem.rows_stride);
+  const View cols = view(problem.pattern().cols(), problem.cols_stride);
+  const View rows = view(problem.pattern().rows(), problem.rows_stride);
   const bool gradient = problem.operation == Operation::gradient;
   const bool forward = gradient || problem.operation == Operation::multiply;
   x = forward ? cols : rows;
   y = forward ? rows : cols;
   if (gradient) {
     g = rows;
-    y = {problem.pattern.nnz(), 1, problem.pattern.nnz(), true};
+    y = {problem.pattern().nnz(), 1, problem.pattern().nnz(), true};
   }
 }
 

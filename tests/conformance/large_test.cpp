@@ -65,7 +65,7 @@ TEST_P(Large, StridedOperands) {
         using T = typename decltype(element)::type;
         const bool batch_first = layout == kronsparse::Layout::batch_first;
         const kronsparse::Problem problem{
-            .pattern = batch_first ? kronsparse::Pattern{2, 3, 5, 2} : kronsparse::Pattern{1, 3, 3, 1},
+            .chain = batch_first ? kronsparse::Pattern{2, 3, 5, 2} : kronsparse::Pattern{1, 3, 3, 1},
             .batch = batch_first ? 3 : 19,
             .dtype = dtype,
             .layout = layout,
@@ -110,7 +110,7 @@ TEST_P(LargeDense, Operand) {
   using T = kronsparse::BFloat16;
   const Target& target = GetParam();
   const auto device = make_test_device(target.device);
-  const kronsparse::Problem problem{.pattern = {1, 1, (1 << 16) + 3, 1},
+  const kronsparse::Problem problem{.chain = kronsparse::Pattern{1, 1, (1 << 16) + 3, 1},
                                     .batch = 1 << 15,
                                     .dtype = kronsparse::DType::bf16,
                                     .layout = kronsparse::Layout::batch_last};

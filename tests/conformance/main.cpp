@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "body.hpp"
+#include "chain_body.hpp"
 #include "kronsparse/error.hpp"
 #include "targets.hpp"
 
@@ -24,7 +25,10 @@ int run_one_problem(const conformance::Options& options) {
                  wrong.c_str());
     return 2;
   }
-  wrong = conformance::check_problem(*device, options.target, *options.problem, options.seed);
+  if (options.problem->chain.size() == 1)
+    wrong = conformance::check_problem(*device, options.target, *options.problem, options.seed);
+  if (wrong.empty())
+    wrong = conformance::check_chain(*device, options.target, *options.problem, options.seed);
   std::puts(wrong.empty() ? "ok" : wrong.c_str());
   return wrong.empty() ? 0 : 1;
 }

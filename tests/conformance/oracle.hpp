@@ -29,13 +29,13 @@ struct Data {
 template <class S>
 std::vector<S> evaluate(const kronsparse::Problem& problem, const Data<S>& data) {
   using kronsparse::Operation;
-  const auto [a, b, c, d] = problem.pattern;
+  const auto [a, b, c, d] = problem.pattern();
   const std::int64_t batch = problem.batch;
   const bool gradient = problem.operation == Operation::gradient;
   const bool forward = problem.operation == Operation::multiply;
-  std::vector<S> y(static_cast<std::size_t>(gradient  ? problem.pattern.nnz()
-                                            : forward ? problem.pattern.rows() * batch
-                                                      : problem.pattern.cols() * batch));
+  std::vector<S> y(static_cast<std::size_t>(gradient  ? problem.pattern().nnz()
+                                            : forward ? problem.pattern().rows() * batch
+                                                      : problem.pattern().cols() * batch));
   std::int64_t at = 0;
   for (std::int64_t i = 0; i < a; ++i)
     for (std::int64_t k = 0; k < b; ++k)
@@ -66,9 +66,9 @@ std::vector<S> evaluate(const kronsparse::Problem& problem, const Data<S>& data)
 /// Real terms in one output's sum: a complex product contributes two to each part.
 inline std::int64_t terms(const kronsparse::Problem& problem) {
   using kronsparse::Operation;
-  const std::int64_t products = problem.operation == Operation::multiply   ? problem.pattern.c
+  const std::int64_t products = problem.operation == Operation::multiply   ? problem.pattern().c
                                 : problem.operation == Operation::gradient ? problem.batch
-                                                                           : problem.pattern.b;
+                                                                           : problem.pattern().b;
   return products * (kronsparse::is_complex(problem.dtype) ? 2 : 1);
 }
 
@@ -126,6 +126,10 @@ Data<double> magnitudes(const Data<S>& data) {
   return {of(data.values), of(data.x), of(data.g), of(data.bias)};
 }
 
+/// The larger part bounds what storing either part may lose.
+inline double scale_of(double z) { return z; }
+inline double scale_of(Cx<double> z) { return std::fmax(std::abs(z.re), std::abs(z.im)); }
+
 /// The largest error of a (part of a) correct output, given z (before the
 /// activation, from the double oracle) and the sum S of absolute terms:
 /// - K real terms and a bias, added in any order and with or without fused
@@ -138,13 +142,15 @@ Data<double> magnitudes(const Data<S>& data) {
 ///   4 ulps = 8 u in p, hence by 8 u |z|.
 /// - TF32, where it was asked for, keeps 11 bits of either operand.
 /// - storing rounds once: u_storage |y|, or half the smallest number.
+/// `brought` is how far the exact sum may be off because its operands are.
 template <class T>
-double error_bound(const kronsparse::Problem& problem, double z, double absolute_sum) {
+double error_bound(const kronsparse::Problem& problem, double z, double absolute_sum, double brought = 0) {
   const double u = std::ldexp(1.0, -traits<T>.accumulator_digits);
   const double sum_length = static_cast<double>(terms(problem)) + 4;
   double error = sum_length * (u + std::ldexp(1.0, -53)) * absolute_sum;
   if (problem.mode == kronsparse::Mode::tf32) error += std::ldexp(2.01, -11) * absolute_sum;
-  if (!exact_activation(problem.activation)) error = 1.13 * error + 8 * u * std::abs(z);
+  error += brought;
+  if (!exact_activation(problem.activation)) error = 1.13 * error + 8 * u * (std::abs(z) + brought);
   const double y = std::abs(activate(problem.activation, z));
   return error + std::ldexp(1.0, -traits<T>.digits) * (y + error) +
          std::ldexp(0.5, traits<T>.subnormal_exponent);

@@ -22,7 +22,7 @@ class Property : public testing::TestWithParam<Combination> {
     for (const Pattern& pattern :
          {Pattern{2, 3, 5, 4}, Pattern{1, 5, 2, 17}, Pattern{3, 4, 4, 1}, Pattern{1, 1, 1, 1}}) {
       const Problem problem{
-          .pattern = pattern, .batch = 7, .dtype = GetParam().dtype, .layout = GetParam().layout};
+          .chain = pattern, .batch = 7, .dtype = GetParam().dtype, .layout = GetParam().layout};
       if (!GetParam().target.refusal(problem).empty()) continue;
       SCOPED_TRACE(problem.to_string());
       with_element_type(problem.dtype, [&](auto element) { test(element, problem); });
@@ -112,7 +112,7 @@ TEST_P(Property, IdentityFactor) {
   const Target& target = GetParam().target;
   for (const Pattern& pattern : {Pattern{1, 1, 1, 37}, Pattern{37, 1, 1, 1}, Pattern{5, 1, 1, 8}})
     for (const Operation operation : {Operation::multiply, Operation::transposed, Operation::adjoint}) {
-      const Problem problem{.pattern = pattern,
+      const Problem problem{.chain = pattern,
                             .batch = 13,
                             .dtype = GetParam().dtype,
                             .layout = GetParam().layout,
@@ -221,7 +221,7 @@ TEST_P(Property, ChainIsTheDenseProduct) {
       for (const auto& row : product* x) expected.insert(expected.end(), row.begin(), row.end());
 
       for (std::size_t left = chain.size(); left-- > 0;) {
-        const Problem problem{.pattern = chain[left], .batch = kBatch, .dtype = dtype, .layout = layout};
+        const Problem problem{.chain = chain[left], .batch = kBatch, .dtype = dtype, .layout = layout};
         if (const std::string refusal = target.refusal(problem); !refusal.empty()) GTEST_SKIP() << refusal;
         flat = apply<T>(target, problem, {values[left], flat, {}, {}});
       }

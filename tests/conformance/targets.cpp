@@ -51,20 +51,28 @@ void handle_fatal_signal(int signal) {
 }  // namespace
 
 std::string Target::label() const {
-  std::string text = device.to_string() + "_" + implementation;
+  std::string text = device.to_string() + "_" + (implementation.empty() ? "chosen" : implementation);
   std::replace_if(
       text.begin(), text.end(), [](unsigned char letter) { return std::isalnum(letter) == 0; }, '_');
   return text;
 }
 
 std::string Target::refusal(const kronsparse::Problem& problem) const {
+  if (implementation.empty()) return {};  // somebody takes everything
+  if (problem.chain.size() > 1) {
+    for (const kronsparse::Problem& step : kronsparse::steps_of(problem))
+      if (std::string step_refusal = refusal(step); !step_refusal.empty())
+        return step.to_string() + ": " + step_refusal;
+    return {};
+  }
   for (const kronsparse::Candidate& candidate : kronsparse::candidates(problem, device))
     if (candidate.implementation == implementation) return candidate.refusal;
   return "not among the candidates";
 }
 
 std::ostream& operator<<(std::ostream& out, const Target& target) {
-  return out << target.implementation << " on " << target.device.to_string();
+  return out << (target.implementation.empty() ? "what is chosen" : target.implementation) << " on "
+             << target.device.to_string();
 }
 
 std::vector<Target> targets() {

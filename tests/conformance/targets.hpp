@@ -13,14 +13,14 @@
 
 namespace conformance {
 
-/// An implementation on a device.
+/// An implementation on a device; without a name, what is chosen for each factor.
 struct Target {
   kronsparse::Device device;
   std::string implementation;
 
   /// "cpu_simd_avx2", fit for a GoogleTest name.
   [[nodiscard]] std::string label() const;
-  /// Why it does not take the problem; empty when it does.
+  /// Why it does not take the problem, or a step of its chain; empty when it does.
   [[nodiscard]] std::string refusal(const kronsparse::Problem& problem) const;
 };
 std::ostream& operator<<(std::ostream& out, const Target& target);

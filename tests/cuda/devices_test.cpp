@@ -99,11 +99,16 @@ TEST_F(Devices, AreReachedFromTheCApi) {
   GpuOperands work(Problem::parse(problem_text), 1);
   const OwnStream stream;
   kronsparse_plan* plan = nullptr;
-  ASSERT_EQ(kronsparse_plan_create(&problem, work.values(), "cuda:0", nullptr, &plan), KRONSPARSE_OK)
+  const void* const values[] = {work.values()};
+  ASSERT_EQ(kronsparse_plan_create(&problem, values, "cuda:0", nullptr, &plan), KRONSPARSE_OK)
       << kronsparse_last_error();
   const kronsparse::Operands operands = work.operands(stream.get());
-  const kronsparse_operands same{operands.x, operands.y, operands.bias, operands.g, operands.stream};
-  EXPECT_EQ(kronsparse_plan_run(plan, &same), KRONSPARSE_OK) << kronsparse_last_error();
+  kronsparse_operands same{};
+  same.x = operands.x;
+  same.y = operands.y;
+  same.bias = operands.bias;
+  same.stream = operands.stream;
+  EXPECT_EQ(kronsparse_plan_run(plan, nullptr, &same), KRONSPARSE_OK) << kronsparse_last_error();
   const std::vector<std::byte> result = work.result();
   kronsparse_plan_destroy(plan);
   work.spoil_result();

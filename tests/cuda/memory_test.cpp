@@ -153,7 +153,7 @@ TEST_F(Memory, APlanThatDoesNotFitSaysSoAndHarmsNothing) {
 
   // Values of 512 MiB, and then no room to pack them.
   const Problem large = Problem::parse("f32 batch_first B=1 8x1024x1024x16");
-  const Buffer values(static_cast<std::size_t>(large.pattern.nnz()) * sizeof(float), gpu);
+  const Buffer values(static_cast<std::size_t>(large.pattern().nnz()) * sizeof(float), gpu);
   for (const kronsparse::Candidate& candidate : candidates(large, gpu)) {
     if (!candidate.refusal.empty()) continue;
     SCOPED_TRACE(candidate.implementation);

@@ -57,7 +57,7 @@ Buffer random_buffer(const Problem& problem, std::int64_t count, std::uint64_t s
 }
 
 std::int64_t result_elements(const Problem& problem) {
-  return problem.operation == Operation::gradient ? problem.pattern.nnz()
+  return problem.operation == Operation::gradient ? problem.pattern().nnz()
                                                   : problem.batch * problem.out_features();
 }
 
@@ -86,11 +86,11 @@ GpuOperands::GpuOperands(const Problem& problem, std::uint64_t seed, kronsparse:
       x_(random_buffer(problem, problem.batch * problem.in_features(), 4 * seed, device)),
       y_(static_cast<std::size_t>(result_elements(problem)) * size_of(problem.dtype), device) {
   if (problem.operation == Operation::gradient) {
-    g_ = random_buffer(problem, problem.batch * problem.pattern.rows(), 4 * seed + 1, device);
+    g_ = random_buffer(problem, problem.batch * problem.pattern().rows(), 4 * seed + 1, device);
   } else {
-    values_ = random_buffer(problem, problem.pattern.nnz(), 4 * seed + 2, device);
+    values_ = random_buffer(problem, problem.pattern().nnz(), 4 * seed + 2, device);
   }
-  if (problem.bias) bias_ = random_buffer(problem, problem.pattern.rows(), 4 * seed + 3, device);
+  if (problem.bias) bias_ = random_buffer(problem, problem.pattern().rows(), 4 * seed + 3, device);
   spoil_result();
 }
 

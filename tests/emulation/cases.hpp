@@ -16,7 +16,7 @@ inline void pick_operation(Problem& problem, Picker& pick) {
   const Activation activations[] = {Activation::none, Activation::none, Activation::relu, Activation::gelu};
   if (pick.next(4) == 0) {
     problem.operation = Operation::transposed;
-    std::swap(problem.pattern.b, problem.pattern.c);
+    problem.chain = problem.pattern().transposed();
   } else {
     problem.bias = pick.next(2) == 0;
     problem.activation = pick.of(activations);
@@ -40,8 +40,8 @@ inline void pick_strides(Problem& problem, Picker& pick) {
   const auto stride = [&](std::int64_t dense) {
     return dense + (apart == 1 ? 8 : 1) * static_cast<std::int64_t>(pick.next(4));
   };
-  problem.cols_stride = stride(first ? problem.pattern.cols() : problem.batch);
-  problem.rows_stride = stride(first ? problem.pattern.rows() : problem.batch);
+  problem.cols_stride = stride(first ? problem.pattern().cols() : problem.batch);
+  problem.rows_stride = stride(first ? problem.pattern().rows() : problem.batch);
 }
 
 template <class Cut>

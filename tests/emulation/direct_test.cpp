@@ -38,7 +38,7 @@ TEST(Direct, EveryShape) {
       one.problem.dtype = dtype;
       // Loads of several terms are for as many j as there are, loads of one for 3 times as many.
       const std::int64_t d = shape.terms() > 1 ? shape.block_j : 3 * shape.block_j;
-      one.problem.pattern = {2, 37, shape.terms() == 8 ? 104 : 100, d};
+      one.problem.chain = Pattern{2, 37, shape.terms() == 8 ? 104 : 100, d};
       one.problem.batch = shape.tiles * 8 - 3;
       one.problem.bias = true;
       one.timing = pick.next(2) == 0 ? Timing::late : Timing::early;

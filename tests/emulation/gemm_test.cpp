@@ -32,13 +32,13 @@ ProductCase any_case(DType dtype, Layout layout, Picker& pick) {
   problem.layout = layout;
   constexpr double most_work = 6e5;  // of the plain loop that the results are compared with
   do {
-    problem.pattern = {pick.of(blocks), in_units(pick.of(outputs)), in_units(pick.of(terms)),
-                       first ? 1 : pick.of(products)};
+    problem.chain = Pattern{pick.of(blocks), in_units(pick.of(outputs)), in_units(pick.of(terms)),
+                            first ? 1 : pick.of(products)};
     problem.batch = pick.of(batches) + (first ? static_cast<std::int64_t>(pick.next(8)) : 0);
-  } while (static_cast<double>(problem.pattern.nnz()) * static_cast<double>(problem.batch) > most_work);
+  } while (static_cast<double>(problem.pattern().nnz()) * static_cast<double>(problem.batch) > most_work);
   if (pick.next(4) == 0) {
     problem.operation = Operation::transposed;
-    std::swap(problem.pattern.b, problem.pattern.c);
+    problem.chain = problem.pattern().transposed();
   } else {
     problem.bias = pick.next(3) == 0;
     problem.activation = pick.of(activations);
@@ -47,8 +47,8 @@ ProductCase any_case(DType dtype, Layout layout, Picker& pick) {
     const auto apart = [&](std::int64_t dense) {
       return dense + 8 * static_cast<std::int64_t>(pick.next(3));
     };
-    problem.cols_stride = apart(first ? problem.pattern.cols() : problem.batch);
-    problem.rows_stride = apart(first ? problem.pattern.rows() : problem.batch);
+    problem.cols_stride = apart(first ? problem.pattern().cols() : problem.batch);
+    problem.rows_stride = apart(first ? problem.pattern().rows() : problem.batch);
   }
   one.x_offset = pick.next(4) == 0 ? 3 : 0;
   one.y_offset = pick.next(4) == 0 ? 1 : 0;
@@ -75,7 +75,7 @@ TEST(Gemm, EveryTile) {
       ProductCase one;
       one.problem.dtype = dtype;
       one.problem.layout = shape.columns ? Layout::batch_last : Layout::batch_first;
-      one.problem.pattern = {1, shape.n, 24, shape.columns ? 2 : 1};
+      one.problem.chain = Pattern{1, shape.n, 24, shape.columns ? 2 : 1};
       one.problem.batch = 3 * shape.samples() + 8;
       one.multiprocessors = 1;
       one.timing = at++ % 2 == 0 ? Timing::late : Timing::early;

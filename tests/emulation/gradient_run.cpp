@@ -35,7 +35,7 @@ void run_and_compare(const ProductCase& one, const std::function<Launch(const Op
   Numbers numbers;
   Memory x = make_matrix(dtype, cols_matrix(problem), one.x_offset, 3, numbers);
   const Memory g = make_matrix(dtype, rows_matrix(problem), one.g_offset, 2, numbers);
-  const Memory y(dtype, problem.pattern.nnz(), one.y_offset);
+  const Memory y(dtype, problem.pattern().nnz(), one.y_offset);
   if (one.infinite && x.elements() != 0) x.set(x.elements() - 1, std::numeric_limits<float>::infinity());
 
   const Launch shape = launch_of({.x = x.first(), .y = y.first(), .g = g.first()});
@@ -80,7 +80,7 @@ GradientCut run_gradient(const ProductCase& one) {
     cut.g_width = arguments.g.width;
     cut.x_width = arguments.x.width;
     cut.y_vectors = arguments.out.vectors;
-    return Launch{static_cast<int>(config.blocks(problem.pattern.a)), config.threads(), config.shared_bytes,
+    return Launch{static_cast<int>(config.blocks(problem.pattern().a)), config.threads(), config.shared_bytes,
                   [arguments, kernel] { kernel(arguments); }, config.splits};
   });
   return cut;
@@ -106,7 +106,7 @@ GradientWgmmaCut run_gradient_wgmma(const ProductCase& one, std::optional<std::s
                                                  ? cuda::gradient_wgmma_bf16_kernel(config->shape_index)
                                                  : cuda::gradient_wgmma_f16_kernel(config->shape_index);
     cut.y_vectors = arguments->out.vectors;
-    return Launch{static_cast<int>(config->blocks(problem.pattern.a)), config->threads(),
+    return Launch{static_cast<int>(config->blocks(problem.pattern().a)), config->threads(),
                   config->shared_bytes, [arguments, kernel] { kernel(*arguments); }, config->splits};
   });
   return cut;

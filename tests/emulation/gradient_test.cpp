@@ -29,10 +29,10 @@ ProductCase any_case(DType dtype, Layout layout, Picker& pick) {
   problem.layout = layout;
   constexpr double most_work = 1.5e6;  // of the plain loop that the results are compared with
   do {
-    problem.pattern = {pick.of(blocks), pick.of(rows), pick.of(rows),
-                       first ? pick.of(first_products) : pick.of(last_products)};
+    problem.chain = Pattern{pick.of(blocks), pick.of(rows), pick.of(rows),
+                            first ? pick.of(first_products) : pick.of(last_products)};
     problem.batch = pick.of(batches);
-  } while (static_cast<double>(problem.pattern.nnz()) * static_cast<double>(problem.batch) > most_work);
+  } while (static_cast<double>(problem.pattern().nnz()) * static_cast<double>(problem.batch) > most_work);
   pick_strides(problem, pick);
   const int offsets[] = {0, 0, 2, 3};
   one.x_offset = pick.of(offsets);

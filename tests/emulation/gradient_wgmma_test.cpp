@@ -30,10 +30,12 @@ TEST(GradientWgmma, EveryShape) {
         problem.operation = Operation::gradient;
         problem.dtype = dtype;
         problem.layout = first ? Layout::batch_first : Layout::batch_last;
-        problem.pattern = {2, at % 3 == 0 ? 72 : 24, kernel.n > 128 ? 40 : kernel.n + 8,
-                           first ? kernel.block_j * (kernel.block_j == 16 ? 1 + at % 2 : 1) : 1 + at % 3};
+        problem.chain =
+            Pattern{2, at % 3 == 0 ? 72 : 24, kernel.n > 128 ? 40 : kernel.n + 8,
+                    first ? kernel.block_j * (kernel.block_j == 16 ? 1 + at % 2 : 1) : 1 + at % 3};
         problem.batch = multiprocessors == 1 ? 200 : 568;
-        if (kernel.block_j * kernel.n > 400) problem.pattern.a = 1;
+        if (kernel.block_j * kernel.n > 400)
+          problem.chain = Pattern{1, problem.pattern().b, problem.pattern().c, problem.pattern().d};
         one.multiprocessors = multiprocessors;
         one.timing = at++ % 2 == 0 ? Timing::late : Timing::early;
         try {
@@ -63,14 +65,16 @@ TEST(GradientWgmma, AnyProblem) {
         constexpr double most_work = 1.5e6;  // of the plain loop that the results are compared with
         do {
           if (first)
-            problem.pattern = {pick.of(blocks), pick.of(rows), pick.of(rows), pick.of(products)};
+            problem.chain = Pattern{pick.of(blocks), pick.of(rows), pick.of(rows), pick.of(products)};
           else
-            problem.pattern = {pick.of(blocks), pick.of(odd_rows), pick.of(odd_rows), pick.of(last_products)};
+            problem.chain =
+                Pattern{pick.of(blocks), pick.of(odd_rows), pick.of(odd_rows), pick.of(last_products)};
           problem.batch = first ? pick.of(first_batches) : pick.of(last_batches);
-        } while (static_cast<double>(problem.pattern.nnz()) * static_cast<double>(problem.batch) > most_work);
+        } while (static_cast<double>(problem.pattern().nnz()) * static_cast<double>(problem.batch) >
+                 most_work);
         const auto apart = static_cast<std::int64_t>(8 * pick.next(3));
-        problem.cols_stride = (first ? problem.pattern.cols() : problem.batch) + apart;
-        problem.rows_stride = (first ? problem.pattern.rows() : problem.batch) + apart;
+        problem.cols_stride = (first ? problem.pattern().cols() : problem.batch) + apart;
+        problem.rows_stride = (first ? problem.pattern().rows() : problem.batch) + apart;
         const int offsets[] = {0, 0, 8};
         one.x_offset = pick.of(offsets);
         one.g_offset = pick.of(offsets);

@@ -29,8 +29,8 @@ ProductCase case_of(DType dtype, const cuda::held::Shape& shape, std::int64_t te
   Problem& problem = one.problem;
   problem.dtype = dtype;
   problem.layout = Layout::batch_first;
-  problem.pattern = {1 + static_cast<std::int64_t>(pick.next(2)), pick.of(outputs),
-                     shape.terms() - terms_less * (cuda::held::row_elements / shape.d), shape.d};
+  problem.chain = Pattern{1 + static_cast<std::int64_t>(pick.next(2)), pick.of(outputs),
+                          shape.terms() - terms_less * (cuda::held::row_elements / shape.d), shape.d};
   problem.batch = pick.of(batches);
   pick_operation(problem, pick);
   pick_surroundings(one, pick);
@@ -56,7 +56,7 @@ TEST(Held, ManyTiles) {
     for (const int tiles : {2, 3, 4, 5, 9}) {
       if (quick && tiles != 5) continue;
       ProductCase one = case_of(DType::f16, shape, 0, pick);
-      one.problem.pattern = {1, tiles * cuda::held::tile_outputs - 3, shape.terms(), shape.d};
+      one.problem.chain = Pattern{1, tiles * cuda::held::tile_outputs - 3, shape.terms(), shape.d};
       one.problem.operation = Operation::multiply;
       one.problem.batch = 19;
       one.x_offset = tiles % 2 == 0 ? 3 : 0;
@@ -69,7 +69,7 @@ TEST(Held, FirstBlocksAskForAll) {
   Picker pick(6);
   for (const cuda::held::Shape& shape : cuda::held::shapes) {
     ProductCase one = case_of(DType::f16, shape, 0, pick);
-    one.problem.pattern = {2, 45, shape.terms(), shape.d};
+    one.problem.chain = Pattern{2, 45, shape.terms(), shape.d};
     one.problem.operation = Operation::multiply;
     one.problem.batch = 30;
     for (cuda::held::Cut cut : {cuda::held::Cut{shape, 2, 3, 2, 5, 2}, cuda::held::Cut{shape, 3, 2, 2, 1, 1}})

@@ -33,7 +33,7 @@ TEST(Narrow, EveryShape) {
     for (const cuda::narrow::Shape& shape : cuda::narrow::shapes) {
       ProductCase one;
       one.problem.dtype = dtype;
-      one.problem.pattern = {1, shape.outputs + 3, 3 * shape.slab_terms() + 8, shape.block_j};
+      one.problem.chain = Pattern{1, shape.outputs + 3, 3 * shape.slab_terms() + 8, shape.block_j};
       one.problem.batch = pick.next(2) == 0 ? 64 : 40;
       one.problem.bias = true;
       one.timing = pick.next(2) == 0 ? Timing::late : Timing::early;
@@ -54,8 +54,8 @@ TEST(Narrow, TwoBlocks) {
         const std::int64_t extra[] = {0, 3, 8};
         const std::int64_t batches[] = {64, 64, 40, 8};
         one.problem.dtype = pick.next(2) == 0 ? DType::f16 : DType::bf16;
-        one.problem.pattern = {1, shape.outputs + pick.of(extra),
-                               std::max(slabs, 2 * warpgroups) * shape.slab_terms() - 3, shape.block_j};
+        one.problem.chain = Pattern{1, shape.outputs + pick.of(extra),
+                                    std::max(slabs, 2 * warpgroups) * shape.slab_terms() - 3, shape.block_j};
         one.problem.batch = pick.of(batches);
         pick_operation(one.problem, pick);
         one.timing = pick.next(2) == 0 ? Timing::late : Timing::early;

@@ -112,7 +112,7 @@ void run_all(const ProductCase& one, const PackedOrder& order, const Steps& step
   const MatrixShape x_shape = x_matrix(problem), y_shape = y_matrix(problem);
   Memory x(dtype, x_shape.extent(), one.x_offset);
   Memory y(dtype, y_shape.extent(), one.y_offset);
-  Memory bias(dtype, problem.pattern.rows(), 0);
+  Memory bias(dtype, problem.pattern().rows(), 0);
   for (std::int64_t row = 0; row < x_shape.rows; ++row)
     for (std::int64_t column = 0; column < x_shape.cols; ++column)
       x.set(row * x_shape.stride + column, numbers.next(split && !long_weights ? 9001 : 3));

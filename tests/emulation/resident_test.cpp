@@ -30,8 +30,8 @@ ProductCase case_of(DType dtype, const cuda::resident::Shape& shape, std::int64_
   problem.dtype = dtype;
   problem.layout = Layout::batch_first;
   const std::int64_t row_terms = shape.d < 64 ? 64 / shape.d : 1;
-  problem.pattern = {1 + static_cast<std::int64_t>(pick.next(2)), pick.of(outputs),
-                     shape.terms() - terms_less * row_terms, shape.d};
+  problem.chain = Pattern{1 + static_cast<std::int64_t>(pick.next(2)), pick.of(outputs),
+                          shape.terms() - terms_less * row_terms, shape.d};
   problem.batch = pick.of(batches);
   pick_operation(problem, pick);
   pick_surroundings(one, pick);
@@ -58,7 +58,8 @@ TEST(Resident, ManyPasses) {
     for (const int offset : {0, 3}) {
       if (quick && offset != 0) continue;
       ProductCase one = case_of(DType::f16, shape, 0, pick);
-      one.problem.pattern.a = 1;
+      const Pattern picked = one.problem.pattern();
+      one.problem.chain = Pattern{1, picked.b, picked.c, picked.d};
       one.problem.batch = 45;
       one.x_offset = offset;
       cases.run(one, pick.next(1000), [&](const cuda::resident::Cut& cut) {

@@ -135,14 +135,14 @@ Problem any_problem(Picker& pick) {
     return pick.next(3) == 0 ? 1 + static_cast<std::int64_t>(pick.next(3000)) : pick.of(sizes);
   };
   Problem problem;
-  problem.pattern = {pick.of(blocks), size(), size(), pick.of(products)};
+  problem.chain = Chain({Pattern{pick.of(blocks), size(), size(), pick.of(products)}});
   problem.dtype = pick.of(dtypes);
   problem.layout = pick.next(5) == 0 ? Layout::batch_last : Layout::batch_first;
   problem.operation = pick.next(4) == 0 ? Operation::transposed : Operation::multiply;
   problem.batch = pick.next(65);
   if (pick.next(6) == 0 && problem.layout == Layout::batch_first) {
-    problem.cols_stride = problem.pattern.cols() + static_cast<std::int64_t>(pick.next(40));
-    problem.rows_stride = problem.pattern.rows() + static_cast<std::int64_t>(pick.next(40));
+    problem.cols_stride = problem.pattern().cols() + static_cast<std::int64_t>(pick.next(40));
+    problem.rows_stride = problem.pattern().rows() + static_cast<std::int64_t>(pick.next(40));
   }
   return problem;
 }

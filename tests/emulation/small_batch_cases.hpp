@@ -24,9 +24,9 @@ ProductCase small_batch_case(DType dtype, Picker& pick, const std::int64_t (&row
   problem.layout = Layout::batch_first;
   constexpr double most_work = 1.5e6;  // of the plain loop that the results are compared with
   do {
-    problem.pattern = {pick.of(blocks), pick.of(rows), pick.of(terms), pick.of(products)};
+    problem.chain = Pattern{pick.of(blocks), pick.of(rows), pick.of(terms), pick.of(products)};
     problem.batch = pick.of(batches);
-  } while (static_cast<double>(problem.pattern.nnz()) * static_cast<double>(problem.batch) > most_work);
+  } while (static_cast<double>(problem.pattern().nnz()) * static_cast<double>(problem.batch) > most_work);
   pick_operation(problem, pick);
   pick_strides(problem, pick);
   pick_surroundings(one, pick);

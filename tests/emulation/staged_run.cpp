@@ -40,7 +40,7 @@ StagedCut run_staged(const ProductCase& one) {
   const cuda::GemmConfig& gemm = levels.front().whole.config;
   Recorder recorder{.kernel = one.problem.dtype == DType::bf16 ? cuda::gemm_bf16_kernel(gemm.shape_index)
                                                                : cuda::gemm_f16_kernel(gemm.shape_index),
-                    .sort_shared_bytes = static_cast<int>(cuda::sort_shared_bytes(one.problem.pattern.d)),
+                    .sort_shared_bytes = static_cast<int>(cuda::sort_shared_bytes(one.problem.pattern().d)),
                     .launches = {}};
   run_steps(one, PackedOrder::of(cuda::staged_order(one.problem, gemm)), config.rest_first,
             [&](const Operands& operands, const void* weights) {
@@ -50,7 +50,7 @@ StagedCut run_staged(const ProductCase& one) {
             });
   StagedCut cut{levels.size(), false, false, recorder.x_in_pieces, recorder.y_in_pieces};
   for (const cuda::StagedLevelParts& level : levels) {
-    cut.splits_i |= level.level.blocks_i < one.problem.pattern.a;
+    cut.splits_i |= level.level.blocks_i < one.problem.pattern().a;
     cut.has_shorter |= level.last.samples < level.whole.samples;
   }
   return cut;

@@ -25,22 +25,22 @@ ProductCase any_case(DType dtype, Picker& pick) {
   problem.layout = Layout::batch_first;
   constexpr double most_work = 6e5;  // of the plain loop that the results are compared with
   do {
-    problem.pattern = {pick.of(blocks), pick.of(features), pick.of(features), pick.of(products)};
-    const std::int64_t shorter = problem.pattern.c / problem.pattern.b;  // y has then less room for x
+    problem.chain = Pattern{pick.of(blocks), pick.of(features), pick.of(features), pick.of(products)};
+    const std::int64_t shorter = problem.pattern().c / problem.pattern().b;  // y has then less room for x
     problem.batch = (3 + shorter) * 128 + static_cast<std::int64_t>(pick.next(300));
-  } while (static_cast<double>(problem.pattern.nnz()) * static_cast<double>(problem.batch) > most_work);
+  } while (static_cast<double>(problem.pattern().nnz()) * static_cast<double>(problem.batch) > most_work);
   pick_operation(problem, pick);
   const bool transposed = problem.operation == Operation::transposed;
   std::int64_t& x_stride = transposed ? problem.rows_stride : problem.cols_stride;
   if (pick.next(2) == 0)
-    x_stride = (transposed ? problem.pattern.rows() : problem.pattern.cols()) +
+    x_stride = (transposed ? problem.pattern().rows() : problem.pattern().cols()) +
                static_cast<std::int64_t>(pick.next(3)) * 4;
   pick_surroundings(one, pick);
   const int multiprocessors[] = {1, 3, 7};
   one.multiprocessors = pick.of(multiprocessors);
   if (pick.next(2) == 0)  // room for a chunk of a single i, nearly always
     one.l2_bytes = static_cast<std::size_t>(
-        100 * (problem.pattern.rows() + problem.pattern.cols()) * 4 / problem.pattern.a + 2000);
+        100 * (problem.pattern().rows() + problem.pattern().cols()) * 4 / problem.pattern().a + 2000);
   return one;
 }
 
@@ -90,12 +90,12 @@ TEST(Staged, ChunksLieInLaterRows) {
         problem.batch = batch;
         problem.bias = bias;
         const cuda::StagedConfig config = cuda::staged_config(problem, h200.gpu());
-        const std::int64_t row_bytes = problem.pattern.rows() * 2;
+        const std::int64_t row_bytes = problem.pattern().rows() * 2;
         std::int64_t next = 0;
         for (const cuda::StagedLevel& level : config.levels) {
           EXPECT_EQ(level.first, next);
           EXPECT_GE(level.count, level.chunk);
-          EXPECT_EQ(problem.pattern.a % level.blocks_i, 0);
+          EXPECT_EQ(problem.pattern().a % level.blocks_i, 0);
           next = level.first + level.count;
           const std::int64_t bytes = cuda::staged_scratch(problem, level).bytes;
           EXPECT_LE(bytes, (batch - next) * row_bytes) << problem.to_string();

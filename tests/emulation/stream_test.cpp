@@ -27,9 +27,9 @@ ProductCase any_case(DType dtype, Layout layout, Picker& pick) {
   problem.layout = layout;
   constexpr double most_work = 1.5e6;  // of the plain loop that the results are compared with
   do {
-    problem.pattern = {pick.of(blocks), pick.of(rows), pick.of(terms), pick.of(products)};
+    problem.chain = Pattern{pick.of(blocks), pick.of(rows), pick.of(terms), pick.of(products)};
     problem.batch = pick.of(batches);
-  } while (static_cast<double>(problem.pattern.nnz()) * static_cast<double>(problem.batch) > most_work);
+  } while (static_cast<double>(problem.pattern().nnz()) * static_cast<double>(problem.batch) > most_work);
   problem.bias = pick.next(2) == 0;
   problem.activation = pick.of(activations);
   pick_strides(problem, pick);

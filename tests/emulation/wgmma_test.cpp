@@ -36,12 +36,12 @@ ProductCase any_case(const Format& format, Layout layout, std::int64_t d, Picker
   problem.layout = layout;
   constexpr double most_work = 4e5;  // of the plain loop that the results are compared with
   do {
-    problem.pattern = {pick.of(blocks), pick.of(outputs), pick.of(terms), d};
+    problem.chain = Pattern{pick.of(blocks), pick.of(outputs), pick.of(terms), d};
     problem.batch = pick.of(batches);
-  } while (static_cast<double>(problem.pattern.nnz()) * static_cast<double>(problem.batch) > most_work);
+  } while (static_cast<double>(problem.pattern().nnz()) * static_cast<double>(problem.batch) > most_work);
   if (pick.next(4) == 0) {
     problem.operation = Operation::transposed;
-    std::swap(problem.pattern.b, problem.pattern.c);
+    problem.chain = problem.pattern().transposed();
   } else {
     problem.bias = pick.next(3) == 0;
     problem.activation = pick.of(activations);
@@ -57,9 +57,9 @@ ProductCase any_case(const Format& format, Layout layout, std::int64_t d, Picker
   };
   const bool first = layout == Layout::batch_first;
   const bool transposed = problem.operation == Operation::transposed;
-  place(first ? problem.pattern.cols() : problem.batch, problem.cols_stride,
+  place(first ? problem.pattern().cols() : problem.batch, problem.cols_stride,
         transposed ? one.y_offset : one.x_offset);
-  place(first ? problem.pattern.rows() : problem.batch, problem.rows_stride,
+  place(first ? problem.pattern().rows() : problem.batch, problem.rows_stride,
         transposed ? one.x_offset : one.y_offset);
   const int multiprocessors[] = {1, 2, 3, 7};
   one.multiprocessors = pick.of(multiprocessors);
@@ -96,7 +96,7 @@ TEST(Wgmma, EveryTile) {
       one.problem.dtype = format.dtype;
       one.problem.mode = format.mode;
       one.problem.layout = shape.form == cuda::XForm::columns ? Layout::batch_last : Layout::batch_first;
-      one.problem.pattern = {1, shape.n, 20, shape.products * (shape.split_words ? 2 : 1)};
+      one.problem.chain = Pattern{1, shape.n, 20, shape.products * (shape.split_words ? 2 : 1)};
       one.problem.batch = 67;
       one.multiprocessors = 1;
       one.timing = at++ % 2 == 0 ? Timing::late : Timing::early;
@@ -117,7 +117,7 @@ TEST(Wgmma, LinesOfEveryLength) {
     for (std::int64_t c = 1; c <= (quick ? 8 : 33); ++c, ++at) {
       ProductCase one;
       one.problem.dtype = at % 2 == 0 ? DType::f16 : DType::bf16;
-      one.problem.pattern = {1, 9, c, d};
+      one.problem.chain = Pattern{1, 9, c, d};
       one.problem.batch = 5;
       // Rows apart, so that what lies between them must not be read.
       one.problem.cols_stride = (c * d + 15) / 8 * 8;
@@ -140,7 +140,7 @@ TEST(Wgmma, StreamedWeights) {
         const bool columns = layout == Layout::batch_last;
         // A float is stored twice, in four bytes each.
         const std::int64_t terms = (columns || d == 1 ? 900 : 400) / (format.dtype == DType::f32 ? 3 : 1);
-        one.problem.pattern = {1, d == 20 ? 20 : 70, terms, d};
+        one.problem.chain = Pattern{1, d == 20 ? 20 : 70, terms, d};
         one.problem.batch = 20;
         one.multiprocessors = 1;
         one.timing = d % 2 == 0 ? Timing::early : Timing::late;

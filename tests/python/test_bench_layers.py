@@ -32,10 +32,16 @@ def test_rows_and_summary(monkeypatch, tmp_path, capsys):
     assert "costs the host" in told
 
 
-@pytest.mark.parametrize("operator", ["adjoint", "gradient"])
-def test_wrong_gradients_are_not_timed(monkeypatch, tmp_path, operator):
-    right = getattr(layers._operators, operator)
-    monkeypatch.setattr(layers._operators, operator, lambda *given: 1.01 * right(*given))
+@pytest.mark.parametrize("wrong", [0, 1], ids=["of x", "of the values"])
+def test_wrong_gradients_are_not_timed(monkeypatch, tmp_path, wrong):
+    right = layers._operators.backward_operator
+
+    def backward(*given):
+        made = right(*given)
+        made[wrong] = 1.01 * made[wrong]
+        return made
+
+    monkeypatch.setattr(layers._operators, "backward_operator", backward)
     code, rows = run(monkeypatch, tmp_path / "layers.jsonl", "--dtypes", "f16", "--limit", "1")
     assert code == 1
     assert rows[-1]["status"] == "wrong" and "step_s" not in rows[-1]

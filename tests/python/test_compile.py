@@ -5,7 +5,9 @@ import shutil
 import pytest
 import torch
 from conftest import LAYOUTS, input_of
+from functorch.compile import make_boxed_func
 from kronsparse.torch import KSLinear, ks_linear
+from torch._dynamo.backends.common import aot_autograd
 from torch.fx.experimental.proxy_tensor import make_fx
 
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="inductor needs a C++ compiler")
@@ -80,7 +82,7 @@ def test_compiled_by_inductor_and_trained():
         assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_values_that_a_compiled_optimiser_changed_are_packed_again():
+def test_values_that_a_compiled_optimiser_changed_are_read_again():
     layer = make(activation=None)
     optimiser = torch.optim.SGD(layer.parameters(), lr=0.1)
     step = torch.compile(optimiser.step, backend="aot_eager")
@@ -107,18 +109,51 @@ def test_compiled_under_autocast(dtype):
     torch.testing.assert_close(y, forward(x))
 
 
-def test_parameters_are_packed_when_they_change():
+def calls_of(graph):
+    return [str(node.target) for node in graph.graph.nodes if "kronsparse" in str(node.target)]
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_a_layer_is_one_call(is_frozen):
+    """Forward and backward, compiled and exported."""
     graphs = []
 
     def keep(graph, _):
         graphs.append(graph)
         return graph
 
-    torch.compile(make(), fullgraph=True, backend=keep)(torch.ones(5, 16))
-    exported = torch.export.export(make(), (torch.ones(5, 16),))
-    for graph in (*graphs, exported.graph_module):
-        packings = {node.args[-1] for node in graph.graph.nodes if "kronsparse.multiply" in str(node.target)}
-        assert packings == {"on_change"}
+    layer = make(activation=None)
+    if is_frozen:
+        layer.freeze()
+    backend = aot_autograd(fw_compiler=make_boxed_func_of(keep), bw_compiler=make_boxed_func_of(keep))
+    x = torch.ones(5, 16, requires_grad=True)
+    torch.compile(layer, fullgraph=True, backend=backend)(x).sum().backward()
+    exported = torch.export.export(layer, (torch.ones(5, 16),))
+    counts = [calls_of(graph) for graph in (*graphs, exported.graph_module)]
+    assert counts[0] == ["kronsparse.linear_saving.default"]
+    assert counts[1] == ["kronsparse.linear_backward.default"]
+    assert len(counts[2]) == 1
+
+
+def make_boxed_func_of(keep):
+    def compiler(graph, inputs):
+        return make_boxed_func(keep(graph, inputs).forward)
+
+    return compiler
+
+
+def test_an_eager_layer_is_one_call():
+    layer = make(activation=None)
+    x = torch.ones(5, 16, requires_grad=True)
+    layer(x).sum().backward()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        layer(x).sum().backward()
+    names = {event.key: event.count for event in profile.key_averages() if "kronsparse" in event.key}
+    assert names == {"kronsparse::linear_saving_plain": 1, "kronsparse::linear_backward": 1}
+    with torch.no_grad(), torch.profiler.profile() as profile:
+        layer(x)
+    names = {event.key: event.count for event in profile.key_averages() if "kronsparse" in event.key}
+    assert names == {"kronsparse::linear_plain": 1}
 
 
 def test_function_compiled():
@@ -134,7 +169,7 @@ def test_exported_saved_and_loaded(tmp_path):
     model = network().eval()
     batch = torch.export.Dim("batch", min=2, max=4096)
     exported = torch.export.export(model, (torch.randn(4, 16),), dynamic_shapes=({0: batch},))
-    assert "kronsparse.multiply" in str(exported.graph)
+    assert "kronsparse.linear" in str(exported.graph)
     torch.export.save(exported, tmp_path / "model.pt2")
     loaded = torch.export.load(tmp_path / "model.pt2").module()
     for size in (4, 9):
@@ -170,7 +205,6 @@ def test_recorded_calls_see_changes_of_the_values(record, with_grad):
             torch.testing.assert_close(
                 recorded(x), torch.nn.functional.linear(x, layer.to_dense(), layer.bias)
             )
-    assert "multiply_plain" not in str(recorded.graph)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")

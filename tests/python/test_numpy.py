@@ -38,6 +38,60 @@ def test_products_of_small_integers_are_exact(dtype):
     assert np.array_equal(gradient(x, z, (2, 3, 4, 5)), reference)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", ["batch_first", "batch_last"])
+def test_a_list_of_values_is_their_product(dtype, layout):
+    shapes = [(1, 3, 2, 4), (2, 4, 3, 1), (3, 2, 1, 1)]
+    factors = [np.sign(integers(shape, dtype, seed)) for seed, shape in enumerate(shapes)]
+    if np.iscomplexobj(factors[0]):
+        factors = [(values * (1 + 1j)).astype(dtype) for values in factors]
+    left, middle, right = map(dense, factors)
+    matrix = left @ middle @ right
+    x, z = integers((5, 3), dtype), integers((5, 12), dtype)
+    turned = (lambda array: array) if layout == "batch_first" else (lambda array: array.T)
+    bias = integers(12, dtype)
+    y = multiply(turned(x), factors, bias, layout=layout)
+    assert np.array_equal(turned(y), x @ matrix.T + bias)
+    for operation, expected in (("transposed", z @ matrix), ("adjoint", z @ matrix.conj())):
+        assert np.array_equal(
+            turned(multiply(turned(z), factors, layout=layout, operation=operation)), expected
+        )
+
+
+def test_the_operator_makes_one_call_for_a_chain(monkeypatch):
+    calls = []
+    original = kronsparse.operators._native.multiply_into
+    counted = lambda *arguments: (calls.append(arguments[-1]), original(*arguments))  # noqa: E731
+    monkeypatch.setattr(kronsparse.operators._native, "multiply_into", counted)
+    op = KSOperator([integers((1, 3, 2, 4)), integers((2, 4, 3, 1))])
+    x, z = integers((6, 2)), integers((12, 2))
+    assert np.array_equal(op @ x, op.to_dense() @ x)
+    assert np.array_equal(op.rmatmat(z), op.to_dense().T @ z)
+    assert np.array_equal(z.T @ op, z.T @ op.to_dense())
+    assert [call for call in calls if call != "multiply"] == ["adjoint", "transposed"]
+    assert len(calls) == 6
+
+
+def test_wrong_chains():
+    good = integers((1, 3, 2, 4))
+    with pytest.raises(ValueError, match="columns"):
+        multiply(integers((5, 3)), [good, good])
+    with pytest.raises(ValueError, match="dtype"):
+        multiply(integers((5, 6)), [good, integers((2, 4, 3, 1), np.float32)])
+
+
+def test_predictions_of_chains():
+    native = kronsparse.operators._native
+    run, packing = native.predict("f32 batch_first B=64 1x16x16x16*16x16x16x1", "cpu")
+    first, _ = native.predict("f32 batch_first B=64 16x16x16x1", "cpu")
+    second, _ = native.predict("f32 batch_first B=64 1x16x16x16", "cpu")
+    assert run == pytest.approx(first + second)
+    assert packing >= 0
+    assert native.candidates("f32 batch_first B=64 16x16x16x1", "cpu")[0][1] == ""
+    with pytest.raises(ValueError, match="columns"):
+        native.predict("f32 batch_first B=64 1x16x16x16*16x16x16x2", "cpu")
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     pattern=st.tuples(*[st.integers(1, 6)] * 4),

@@ -13,27 +13,27 @@
 namespace kronsparse {
 namespace {
 
-std::string accept(const Problem&, Device) { return {}; }
-std::string refuse_odd(const Problem& problem, Device) { return problem.batch % 2 == 0 ? "" : "odd batch"; }
-std::string refuse_all(const Problem&, Device) { return "needs a unicorn"; }
-
 template <int Seconds>
-double takes(const Problem&, Device) {
-  return Seconds;
+Proposal accept(const Problem&, Device, const PackedOrder*) {
+  return {.seconds = Seconds};
 }
+Proposal refuse_odd(const Problem& problem, Device, const PackedOrder*) {
+  return problem.batch % 2 == 0 ? Proposal{.seconds = 2} : Proposal{.refusal = "odd batch"};
+}
+Proposal refuse_all(const Problem&, Device, const PackedOrder*) { return {.refusal = "needs a unicorn"}; }
 
 constexpr std::array<Implementation, 5> table = {{
-    {"fast-narrow", Backend::cpu, "", refuse_all, takes<1>, nullptr},
-    {"fast-even", Backend::cpu, "", refuse_odd, takes<2>, nullptr},
-    {"fast-wide", Backend::cpu, "", accept, takes<3>, nullptr},
-    {"faster", Backend::cpu, "", accept, takes<3>, nullptr},
-    {"plain", Backend::cpu, "", accept, takes<9>, nullptr},
+    {"fast-narrow", Backend::cpu, "", refuse_all},
+    {"fast-even", Backend::cpu, "", refuse_odd},
+    {"fast-wide", Backend::cpu, "", accept<3>},
+    {"faster", Backend::cpu, "", accept<3>},
+    {"plain", Backend::cpu, "", accept<9>},
 }};
 const Problem even = Problem::parse("f32 batch_first B=8 1x2x3x4");
 const Problem odd = Problem::parse("f32 batch_first B=7 1x2x3x4");
 
 std::string_view chosen(const Problem& problem, std::string_view forced) {
-  return choose_from(table, problem, {}, "implementation", forced).name;
+  return accepted_from(table, problem, {}, {forced}).front().implementation->name;
 }
 
 std::vector<std::string> order(const Problem& problem) {
@@ -48,7 +48,7 @@ TEST(Choice, AcceptingOnesByCostThenRefusingOnesInTableOrder) {
             (std::vector<std::string>{"fast-even", "fast-wide", "faster", "plain", "fast-narrow"}));
   EXPECT_EQ(order(odd),
             (std::vector<std::string>{"fast-wide", "faster", "plain", "fast-narrow", "fast-even"}));
-  EXPECT_EQ(assess(table, odd, {}).back().refusal, "odd batch");
+  EXPECT_EQ(assess(table, odd, {}).back().proposal.refusal, "odd batch");
 }
 
 TEST(Choice, CheapestUnlessForced) {
@@ -70,11 +70,15 @@ TEST(Choice, AForcedOneThatRefusesSaysWhy) {
       ErrorCode::unsupported,
       "KRONSPARSE_IMPL: 'fast' does not accept f32 batch_first B=7 1x2x3x4 (fast-narrow: needs a unicorn; "
       "fast-even: odd batch)",
-      [&] { (void)choose_from(first_two, odd, {}, "KRONSPARSE_IMPL", "fast"); });
+      [&] {
+        (void)accepted_from(first_two, odd, {}, {"fast", "KRONSPARSE_IMPL"});
+      });
   expect_error(ErrorCode::unsupported,
                "problem: no implementation on cpu accepts f32 batch_first B=7 1x2x3x4 (fast-narrow: needs a "
                "unicorn; fast-even: odd batch)",
-               [&] { (void)choose_from(first_two, odd, {}, "KRONSPARSE_IMPL", ""); });
+               [&] {
+                 (void)accepted_from(first_two, odd, {}, {"", "KRONSPARSE_IMPL"});
+               });
 }
 
 TEST(Choice, UnknownNamesListTheKnown) {
@@ -98,12 +102,12 @@ class ForcedBy {
 
 TEST(Choice, TheVariableForcesUnlessTheArgumentDoes) {
   const ForcedBy reference("reference");
-  EXPECT_EQ(choose(even, {}, "").name, "reference");
+  EXPECT_EQ(Plan(even).implementation(), "reference");
   const ForcedBy unknown("nonsense");
-  EXPECT_EQ(choose(even, {}, "reference").name, "reference");
-  expect_code(ErrorCode::invalid_argument, "nonsense", [] { (void)choose(even, {}, ""); });
+  EXPECT_EQ(Plan(even, Device{}, "reference").implementation(), "reference");
+  expect_code(ErrorCode::invalid_argument, "nonsense", [] { (void)Plan(even); });
   const ForcedBy nothing("");
-  EXPECT_EQ(choose(even, {}, "").name, candidates(even).front().implementation);
+  EXPECT_EQ(Plan(even).implementation(), candidates(even).front().implementation);
 }
 
 TEST(Candidates, TheVariableRefusesTheOthers) {
@@ -111,7 +115,7 @@ TEST(Candidates, TheVariableRefusesTheOthers) {
   const ForcedBy reference("reference");
   const std::vector<Candidate> all = candidates(even);
   ASSERT_EQ(all.size(), count);
-  EXPECT_EQ(all[0].implementation, choose(even, {}, "").name);
+  EXPECT_EQ(all[0].implementation, Plan(even).implementation());
   EXPECT_EQ(all[0].refusal, "");
   for (std::size_t index = 1; index < count; ++index)
     EXPECT_EQ(all[index].refusal, "KRONSPARSE_IMPL is 'reference'") << all[index].implementation;

@@ -163,7 +163,7 @@ TEST(CudaTable, AnswersEveryProblemOnAMadeUpGpu) {
       EXPECT_LT(candidate.predicted_seconds, 60.0);
       // No prediction promises more than the memory gives: weights may be in L2, X and Y are not.
       if (problem.batch == 25088) {
-        const double traffic = problem.bytes() - static_cast<double>(problem.pattern.nnz()) *
+        const double traffic = problem.bytes() - static_cast<double>(problem.pattern().nnz()) *
                                                      static_cast<double>(size_of(problem.dtype));
         EXPECT_GT(candidate.predicted_seconds, 0.5 * traffic / h200().memory_rate);
       }
@@ -330,26 +330,6 @@ TEST(CudaTable, KernelsNeedWhatTheyWereCompiledFor) {
   }
   EXPECT_FALSE(with_code(100, "80 90a").has_clusters());
   EXPECT_TRUE(with_code(120, "80 100f 90-virtual").has_clusters());
-}
-
-TEST(CudaFreshWeights, OneRunWaitsForThePacking) {
-  FreshWeights fresh;
-  const auto overlaps = [&](Stream stream) {
-    bool answer = false;
-    fresh.run(stream, [&](bool may_overlap) { answer = may_overlap; });
-    return answer;
-  };
-  int one = 0, other = 0;  // streams, as far as this is concerned
-  EXPECT_TRUE(overlaps(nullptr));
-  fresh.packed_on(cudaStreamLegacy);
-  EXPECT_THROW(fresh.run(nullptr, [](bool) { throw Error(ErrorCode::device, "no launch"); }), Error);
-  EXPECT_FALSE(overlaps(nullptr)) << "another name of the same stream, after a launch that failed";
-  EXPECT_TRUE(overlaps(nullptr));
-  if (!gpus().empty()) GTEST_SKIP() << "with a driver, these would have to be streams";
-  fresh.packed_on(&one);
-  EXPECT_TRUE(overlaps(&other)) << "which waited for an event";
-  EXPECT_FALSE(overlaps(&one));
-  EXPECT_TRUE(overlaps(&one));
 }
 
 TEST(CudaDivisor, DividesAsTheProcessorDoes) {

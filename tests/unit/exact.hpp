@@ -59,12 +59,12 @@ inline void expect_exact(const Problem& problem) {
     return Operand(static_cast<std::size_t>(elements) * element, elements_after_line * element);
   };
   const bool batch_first = problem.layout == Layout::batch_first;
-  const std::int64_t x_elements = problem.batch * problem.pattern.cols();
-  const Operand x = make(x_elements, 0), values = make(problem.pattern.nnz(), 0);
+  const std::int64_t x_elements = problem.batch * problem.pattern().cols();
+  const Operand x = make(x_elements, 0), values = make(problem.pattern().nnz(), 0);
   fill(x, problem.dtype, x_elements, 1);
-  fill(values, problem.dtype, problem.pattern.nnz(), 5);
+  fill(values, problem.dtype, problem.pattern().nnz(), 5);
   const auto product = [&](const std::string& implementation, std::size_t elements_after_line) {
-    const std::int64_t rows = batch_first ? problem.batch : problem.pattern.rows();
+    const std::int64_t rows = batch_first ? problem.batch : problem.pattern().rows();
     Operand y = make(rows * problem.y_stride(), elements_after_line);
     Plan(problem, values.data(), {}, implementation).run({.x = x.data(), .y = y.data()});
     EXPECT_TRUE(y.ends_in_time()) << implementation;

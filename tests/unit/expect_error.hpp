@@ -31,4 +31,16 @@ void expect_code(ErrorCode code, const std::string& context, Call&& call) {
   }
 }
 
+/// The code, and how the message begins.
+template <class Call>
+void expect_beginning(ErrorCode code, const std::string& beginning, Call&& call) {
+  try {
+    call();
+    ADD_FAILURE() << "nothing was thrown, expected " << name(code) << ": " << beginning << "...";
+  } catch (const Error& error) {
+    EXPECT_EQ(name(error.code()), name(code)) << error.what();
+    EXPECT_TRUE(std::string(error.what()).starts_with(beginning)) << error.what();
+  }
+}
+
 }  // namespace kronsparse

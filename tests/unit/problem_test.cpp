@@ -25,7 +25,7 @@ TEST(ProblemText, EveryValidCombinationRoundTrips) {
             for (bool bias : {false, true})
               for (std::int64_t stride : {0, 1000}) {
                 Problem problem;
-                problem.pattern = {2, 3, 4, 5};
+                problem.chain = Pattern{2, 3, 4, 5};
                 problem.batch = 7;
                 problem.dtype = static_cast<DType>(dtype);
                 problem.layout = static_cast<Layout>(layout);
@@ -169,7 +169,6 @@ TEST(Problem, ValidateFindsWhatIsWrong) {
     change(bad);
     expect_code(ErrorCode::invalid_argument, "changed problem", [&] { bad.validate(); });
   };
-  expect_invalid([](Problem& p) { p.pattern.c = 0; });
   expect_invalid([](Problem& p) { p.batch = -1; });
   expect_invalid([](Problem& p) { p.cols_stride = 39; });
   expect_invalid([](Problem& p) { p.cols_stride = -40; });
@@ -212,6 +211,55 @@ TEST(ErrorCodes, HaveNames) {
   EXPECT_EQ(name(ErrorCode::device), "device");
   EXPECT_EQ(name(ErrorCode::internal), "internal");
   EXPECT_EQ(name(static_cast<ErrorCode>(99)), "unknown");
+}
+
+TEST(ProblemText, ChainsAreCanonical) {
+  for (const char* text :
+       {"f16 batch_first B=1024 1x64x64x64*64x64x64x1 +bias +gelu",
+        "f32 batch_last B=1 1x1x1x1*1x1x1x1*1x1x1x1",
+        "gradient complex64 batch_last B=7 2x3x5x4*4x5x7x2*1x4x5x14 cols_stride=9 rows_stride=8",
+        "adjoint f32 batch_first B=0 1x2x2x8*2x2x2x4*4x2x2x2*8x2x2x1"})
+    EXPECT_EQ(Problem::parse(text).to_string(), text);
+  const Problem layer = Problem::parse("1x12x8x8*8x8x6x1 B=3 batch_first f32 +bias rows_stride=100");
+  EXPECT_EQ(layer.chain, (Chain{{1, 12, 8, 8}, {8, 8, 6, 1}}));
+  EXPECT_EQ(layer.in_features(), 48);
+  EXPECT_EQ(layer.out_features(), 96);
+  EXPECT_EQ(layer.x_stride(), 48);
+  EXPECT_EQ(layer.y_stride(), 100);
+  EXPECT_EQ(layer.flops(), 2.0 * 3 * (12 * 8 * 8 + 8 * 8 * 6));
+  EXPECT_EQ(layer.bytes(), 4.0 * (3 * (48 + 96) + 12 * 8 * 8 + 8 * 8 * 6 + 96));
+}
+
+TEST(ProblemText, SinglePatternIsAChainOfOne) {
+  const Problem problem = Problem::parse("f32 batch_first B=3 2x3x4x5");
+  EXPECT_EQ(problem.chain.size(), 1U);
+  EXPECT_EQ(problem.pattern(), (Pattern{2, 3, 4, 5}));
+  expect_code(ErrorCode::internal, "a chain has no pattern",
+              [] { static_cast<void>(Problem::parse("f32 batch_first B=3 1x2x2x2*2x2x2x1").pattern()); });
+}
+
+TEST(ProblemText, ChainsThatMakeNoSense) {
+  const auto parse = [](const std::string& text) {
+    return [text] { static_cast<void>(Problem::parse(text)); };
+  };
+  expect_error(
+      ErrorCode::size_mismatch,
+      "chain: factor 0 (1x2x3x4) has 12 columns, must have as many as factor 1 (1x2x3x4) has rows, 8",
+      parse("f32 batch_first B=2 1x2x3x4*1x2x3x4"));
+  for (const char* text : {"f32 batch_first B=1 *1x1x1x1", "f32 batch_first B=1 1x1x1x1*",
+                           "f32 batch_first B=1 1x1x1x1**1x1x1x1", "f32 batch_first B=1 1x1x1x1 1x1x1x1",
+                           "f32 batch_first B=1 1x1x1x1 *1x1x1x1"})
+    expect_code(ErrorCode::parse, text, parse(text));
+  // x and y are small; what lies between is not.
+  for (const char* text :
+       {"f64 batch_first B=1073741824 1x1x1073741824x1*1x1073741824x1x1",
+        "f32 batch_last B=1073741824 1x1x1073741824x1*1073741824x1x1x1*1x1073741824x1x1",
+        "gradient f32 batch_last B=536870912 1x1x1073741823x1*1073741823x1x1x1*1x1073741823x1x1"})
+    expect_code(ErrorCode::overflow, text, parse(text));
+  // All values together.
+  const std::string wide = "288230376151711743x1x1x1";
+  expect_code(ErrorCode::overflow, "too many values",
+              parse("f32 batch_first B=0 " + wide + "*" + wide + "*" + wide));
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ class Reference : public testing::Test {
  public:
   static Problem problem(Operation operation, Layout layout, Pattern pattern, std::int64_t batch) {
     Problem problem;
-    problem.pattern = pattern;
+    problem.chain = pattern;
     problem.batch = batch;
     problem.dtype = dtype_of<T>;
     problem.operation = operation;

@@ -19,7 +19,7 @@ TEST_P(Streaming, IsRightToTheLastBit) {
   Problem problem = Problem::parse(GetParam());
   const double least = 4.5 * static_cast<double>(cpu_info().l2_bytes) * thread_count();
   if (least > 128e6) GTEST_SKIP() << "the caches of this machine are too large";
-  const auto sample_bytes = static_cast<double>(problem.pattern.rows() + problem.pattern.cols()) *
+  const auto sample_bytes = static_cast<double>(problem.pattern().rows() + problem.pattern().cols()) *
                             static_cast<double>(size_of(problem.dtype));
   problem.batch = static_cast<std::int64_t>(least / sample_bytes) | 1;
   // Rows of whole cache lines.

@@ -18,11 +18,11 @@ bool multiplies(const Problem& problem, std::string_view implementation) {
   const auto elements = [&](std::int64_t features, float value) {
     return std::vector<float>(static_cast<std::size_t>(features * problem.batch), value);
   };
-  const std::vector<float> values(static_cast<std::size_t>(problem.pattern.nnz()), 1);
-  const std::vector<float> x = elements(problem.pattern.cols(), 1);
-  std::vector<float> y = elements(problem.pattern.rows(), 0);
+  const std::vector<float> values(static_cast<std::size_t>(problem.pattern().nnz()), 1);
+  const std::vector<float> x = elements(problem.pattern().cols(), 1);
+  std::vector<float> y = elements(problem.pattern().rows(), 0);
   Plan(problem, values.data(), {}, implementation).run({.x = x.data(), .y = y.data()});
-  return y == elements(problem.pattern.rows(), static_cast<float>(problem.pattern.c));
+  return y == elements(problem.pattern().rows(), static_cast<float>(problem.pattern().c));
 }
 
 std::vector<std::string> accepting(const Problem& problem) {

@@ -71,7 +71,7 @@ std::vector<WrongCall> wrong_plans() {
       {"new values null", ErrorCode::bad_pointer, "values: null given, must point to f32 elements",
        [] { Plan(Problem::parse(text), values.data()).set_values(nullptr); }},
       {"values of a gradient", ErrorCode::invalid_argument,
-       "values: given to a plan of gradient f32 batch_first B=7 2x3x4x5, which has none",
+       "values: given to a plan of gradient f32 batch_first B=7 2x3x4x5 that was made without any",
        [] { Plan(Problem::parse("gradient " + text), nullptr).set_values(values.data()); }},
       {"run of a plan that was moved from", ErrorCode::invalid_argument, "plan: used after it was moved from",
        [] {

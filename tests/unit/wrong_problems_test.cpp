@@ -21,7 +21,8 @@ void validate(const std::function<void(Problem&)>& change) {
 const std::string problem_words =
     "; the words are dtype (f32, f64, f16, bf16, complex64, complex128), layout (batch_first, batch_last), "
     "B=n, "
-    "axbxcxd, operation (multiply, transposed, adjoint, gradient), mode (fp32, ieee, tf32), cols_stride=n, "
+    "axbxcxd or several of them joined by '*', operation (multiply, transposed, adjoint, gradient), mode "
+    "(fp32, ieee, tf32), cols_stride=n, "
     "rows_stride=n, +bias, +activation (none, relu, gelu, gelu_tanh, silu)";
 std::vector<WrongCall> wrong_patterns() {
   return {

@@ -1,4 +1,4 @@
-"""The command: kronsparse-bench run, layers, accuracy, report, compare, advise, numbers."""
+"""The command: kronsparse-bench run, layers, weights, models, accuracy, report, compare, advise, numbers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from kronsparse.bench.errors import RefusalError
 
 # Each is a module with `add_options(parser)` and `main(options) -> exit code`, loaded when it is asked for:
-# only `run`, `layers` and `accuracy` need PyTorch, which must not be loaded before the process is prepared.
+# only those that time or compare need PyTorch, which must not be loaded before the process is prepared.
 COMMANDS = {
     "run": ("run", "time suites of problems, ours beside PyTorch"),
     "layers": ("layers", "time KSLinear: steps of training, and the host's part of a call"),
+    "weights": ("weights", "what it costs that weights may change; packed bytes; the host's part of a call"),
+    "models": ("models", "whole models beside their dense twins"),
     "accuracy": ("accuracy", "errors against float64 beside PyTorch's, of long sums and of one sign"),
     "report": ("report", "a page with tables and plots, from results files"),
     "compare": ("compare", "what got faster or slower between two results files"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,16 +28,30 @@ class KronsparseError(RefusalError):
         self.code = code
 
 
+MAX_FACTORS = 32  # KRONSPARSE_MAX_FACTORS
+
+
+class _Pattern(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in ("a", "b", "c", "d")]
+
+
 class _Problem(ctypes.Structure):
-    _fields_ = (
-        [(name, ctypes.c_int64) for name in ("a", "b", "c", "d", "batch")]
-        + [(name, ctypes.c_int) for name in ("dtype", "layout", "operation", "mode", "bias", "activation")]
-        + [(name, ctypes.c_int64) for name in ("cols_stride", "rows_stride")]
-    )
+    _fields_ = [
+        ("factor_count", ctypes.c_int),
+        ("factors", _Pattern * MAX_FACTORS),
+        ("batch", ctypes.c_int64),
+        *((name, ctypes.c_int) for name in ("dtype", "layout", "operation", "mode", "bias", "activation")),
+        *((name, ctypes.c_int64) for name in ("cols_stride", "rows_stride")),
+    ]
 
 
 class _Operands(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in ("x", "y", "bias", "g", "stream")]
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("x", "y", "bias", "g", "stream")),
+        *((name, ctypes.c_void_p) for name in ("values", "packed", "gradients", "grad_x", "workspace")),
+        ("workspace_bytes", ctypes.c_size_t),
+        ("intermediates", ctypes.c_void_p),
+    ]
 
 
 def _own_libraries() -> Iterator[Path]:
@@ -76,23 +90,44 @@ def find_library(given: str | None = None) -> Path:
 
 
 class Plan:
-    """A problem with its weights packed and its implementation chosen; a context manager."""
+    """A problem with its weights packed and its implementation chosen; a context manager.
+
+    `values` are the addresses of each factor's, left factor first; one address will do for one factor.
+    """
 
     def __init__(
-        self, library: Library, problem: str, values: int, implementation: str | None, device: str
+        self,
+        library: Library,
+        problem: str,
+        values: int | Sequence[int],
+        implementation: str | None,
+        device: str,
     ) -> None:
         self._library = library
         self._handle = ctypes.c_void_p()
+        self._device = device.encode()
+        self._workspace = ctypes.c_void_p()
         parsed = library._parse(problem)
+        addresses = [values] if isinstance(values, int) else list(values)
+        if len(addresses) != parsed.factor_count:
+            raise ValueError(f"values: {len(addresses)} addresses given, must be {parsed.factor_count}")
         forced = implementation.encode() if implementation else None
         library._call(
             "kronsparse_plan_create",
             ctypes.byref(parsed),
-            ctypes.c_void_p(values),
-            device.encode(),
+            (ctypes.c_void_p * len(addresses))(*addresses),
+            self._device,
             forced,
             ctypes.byref(self._handle),
         )
+        # Runs of a benchmark follow each other: one workspace serves them all.
+        needed = ctypes.c_size_t()
+        library._call(
+            "kronsparse_plan_workspace", self._handle, None, ctypes.byref(_Operands()), ctypes.byref(needed)
+        )
+        self._workspace_bytes = needed.value
+        if self._workspace_bytes > 0:
+            library._call("kronsparse_allocate", self._device, needed, ctypes.byref(self._workspace))
 
     @property
     def implementation(self) -> str:
@@ -101,12 +136,20 @@ class Plan:
 
     def bind(self, x: int, y: int, stream: int = 0) -> Callable[[], None]:
         """A call that multiplies what is at address x into what is at address y, on that stream."""
-        operands = ctypes.byref(_Operands(x=x, y=y, stream=stream))
+        operands = ctypes.byref(
+            _Operands(
+                x=x,
+                y=y,
+                stream=stream,
+                workspace=self._workspace.value,
+                workspace_bytes=self._workspace_bytes,
+            )
+        )
         function, handle = self._library._dll.kronsparse_plan_run, self._handle
 
         def run() -> None:
             # Not through _call: a GPU waits for whoever is slow to launch.
-            status = function(handle, operands)
+            status = function(handle, None, operands)
             if status != 0:
                 self._library._fail("kronsparse_plan_run", status)
 
@@ -119,7 +162,8 @@ class Plan:
     def close(self) -> None:
         """Gives back what the plan holds."""
         self._library._dll.kronsparse_plan_destroy(self._handle)
-        self._handle = ctypes.c_void_p()
+        self._library._dll.kronsparse_free(self._device, self._workspace)
+        self._handle = self._workspace = ctypes.c_void_p()
 
     def __enter__(self) -> Plan:
         return self
@@ -142,7 +186,10 @@ class Library:
             "kronsparse_problem_parse": (ctypes.c_int, [text, pointer]),
             "kronsparse_predict": (ctypes.c_int, [pointer, text, text, pointer]),
             "kronsparse_plan_create": (ctypes.c_int, [pointer, pointer, text, text, pointer]),
-            "kronsparse_plan_run": (ctypes.c_int, [pointer, pointer]),
+            "kronsparse_plan_run": (ctypes.c_int, [pointer, pointer, pointer]),
+            "kronsparse_plan_workspace": (ctypes.c_int, [pointer, pointer, pointer, pointer]),
+            "kronsparse_allocate": (ctypes.c_int, [text, ctypes.c_size_t, pointer]),
+            "kronsparse_free": (ctypes.c_int, [text, pointer]),
             "kronsparse_plan_implementation": (text, [pointer]),
             "kronsparse_plan_destroy": (None, [pointer]),
         }
@@ -156,7 +203,13 @@ class Library:
         """Of the library, as in "0.1.0"."""
         return str(self._dll.kronsparse_version().decode())
 
-    def plan(self, problem: str, values: int, implementation: str | None = None, device: str = "cpu") -> Plan:
+    def plan(
+        self,
+        problem: str,
+        values: int | Sequence[int],
+        implementation: str | None = None,
+        device: str = "cpu",
+    ) -> Plan:
         """Plans the problem (in its text form) for the values at this address, on the device."""
         return Plan(self, problem, values, implementation, device)
 

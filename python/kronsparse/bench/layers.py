@@ -29,6 +29,7 @@ from kronsparse.bench.options import count, words
 from kronsparse.bench.results import Results, Row, default_path
 from kronsparse.chains import Pattern
 from kronsparse.torch import KSLinear, _operators
+from kronsparse.torch._library import ADJOINT, SETTINGS
 
 # Of the paper's grid: narrow and wide blocks, few and many, every distance of j.
 PATTERNS = [
@@ -132,10 +133,12 @@ def training_step(device: Device, dtype: str, pattern: Pattern, batch: int, comp
     row["step_s"] = {name: _seconds(device, step_of(call, layers[name])) for name, call in calls.items()}
     with torch.no_grad():
         row["forward_s"] = {name: _seconds(device, partial(call, x)) for name, call in calls.items()}
-        bare = (x, factor, None, "none", "batch_first", "fp32", "on_change")
-        row["bare_s"] = _seconds(device, lambda: _operators._multiply_operator(*bare))
-        row["adjoint_s"] = _seconds(device, lambda: _operators.adjoint(g, values, packing="on_change"))
-        row["gradient_s"] = _seconds(device, lambda: _operators.gradient(x, g, *pattern))
+        plain, settings = _operators.plain, SETTINGS["none", "batch_first", "fp32"]
+        frozen = torch.ops.kronsparse.freeze([factor.detach()], [factor._version])
+        row["bare_s"] = _seconds(device, lambda: plain(x, [factor], None, settings, frozen))
+        row["adjoint_s"] = _seconds(device, lambda: plain(g, [factor], None, settings | ADJOINT, frozen))
+        row["gradient_s"] = _seconds(device, lambda: _operators.gradient(x, g, *pattern, settings))
+        torch.ops.kronsparse.release(frozen)
     return row
 
 

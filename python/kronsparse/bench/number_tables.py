@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from kronsparse.bench import paper
+from kronsparse.bench import paper, weights_table
 from kronsparse.bench.dataset import Measured, collect, halves_over_f32, kinds, latest, of_kind
 from kronsparse.bench.document import Table, markdown_table
 from kronsparse.bench.energy_section import savings
@@ -291,6 +291,21 @@ def layer_sentences(groups: Groups, _: Sequence[str]) -> str:
     return "\n".join(f"- {told}" for told in sentences(_joined(groups)))
 
 
+def weights(groups: Groups, _: Sequence[str]) -> str:
+    """What it costs that weights may change."""
+    return markdown_table(weights_table.price_table(_joined(groups)))
+
+
+def weights_sentences(groups: Groups, _: Sequence[str]) -> str:
+    """What a call costs the host, and what many batch sizes leave packed."""
+    return "\n".join(f"- {told}" for told in weights_table.sentences(_joined(groups)))
+
+
+def models(groups: Groups, _: Sequence[str]) -> str:
+    """Whole models beside their dense twins."""
+    return markdown_table(weights_table.models_table(_joined(groups)))
+
+
 TABLES: dict[str, Callable[[Groups, Sequence[str]], str]] = {
     "gpu-summary": gpu_summary,
     "gpu-sentence": gpu_sentence,
@@ -307,4 +322,7 @@ TABLES: dict[str, Callable[[Groups, Sequence[str]], str]] = {
     "energy-saving": energy_saving,
     "layers": layers,
     "layer-sentences": layer_sentences,
+    "weights": weights,
+    "weights-sentences": weights_sentences,
+    "models": models,
 }

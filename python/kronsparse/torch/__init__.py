@@ -19,29 +19,20 @@ if importlib.util.find_spec("torch") is None:
 
 from kronsparse.torch.backends import BACKENDS, to_dense
 from kronsparse.torch.files import from_ksmm, load_factors, save_factors
+from kronsparse.torch.freezing import MemoryInfo, freeze, memory_info, unfreeze
 from kronsparse.torch.functional import ks_linear
 from kronsparse.torch.linear import KSLinear
-from kronsparse.torch.plans import (
-    PlanCacheInfo,
-    clear_plan_cache,
-    drop_plans,
-    mark_stale,
-    plan_cache_info,
-    resize_plan_cache,
-)
 
 __all__ = [
     "BACKENDS",
     "KSLinear",
-    "PlanCacheInfo",
-    "clear_plan_cache",
-    "drop_plans",
+    "MemoryInfo",
+    "freeze",
     "from_ksmm",
     "ks_linear",
     "load_factors",
-    "mark_stale",
-    "plan_cache_info",
-    "resize_plan_cache",
+    "memory_info",
     "save_factors",
     "to_dense",
+    "unfreeze",
 ]

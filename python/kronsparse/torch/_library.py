@@ -1,10 +1,15 @@
 """The native operators of torch, loaded, with the shapes of their results and their operations counted.
 
-Three bilinear operators, for values (a, b, c, d) and the matrix K they make:
+A call is a whole layer. For factors (a, b, c, d), left factor first, and the matrix K of their product:
 
-- ``kronsparse::multiply(x, values)``  K x, with bias and activation
-- ``kronsparse::adjoint(x, values)``   K^H x
-- ``kronsparse::gradient(x, g)``       the gradient of K x with respect to the values, g being that of K x
+- ``kronsparse::linear(x, factors, bias, settings, packed)``  K x + bias, activated, or K^H x
+- ``kronsparse::linear_saving``    the same, and what the factors hand on, for
+- ``kronsparse::linear_backward``  the gradients of x and of all factors
+- ``kronsparse::gradient(x, g)``   that of one factor alone, which closes differentiation
+
+``settings`` is one of `SETTINGS`, with `ADJOINT` and `CHECKS_VERSIONS` added or not. Values are read and
+packed at each call, unless ``packed`` is the number that ``kronsparse::freeze`` gave them. Those whose names
+end in ``_plain`` have no derivatives registered: eager code brings its own.
 """
 
 from __future__ import annotations
@@ -12,8 +17,9 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, library
@@ -28,13 +34,25 @@ _SETTINGS = (  # each in the order of the library's enumeration
     ("none", "relu", "gelu", "gelu_tanh", "silu"),
     LAYOUTS,
     ("fp32", "ieee", "tf32"),
-    ("each_call", "on_change", "frozen"),
 )
 SETTINGS = {
     tuple(name for _, name in setting): sum(number << 8 * byte for byte, (number, _) in enumerate(setting))
     for setting in itertools.product(*map(enumerate, _SETTINGS))
 }
-"""what multiply_plain takes for an activation, a layout, a mode and a packing"""
+"""what operators take for an activation, a layout and a mode"""
+ADJOINT = 1 << 24
+"""added to a setting: the product with K^H"""
+CHECKS_VERSIONS = 1 << 32
+"""added to a setting: the operator asks torch whether frozen factors changed"""
+DTYPES = (
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.complex64,
+    torch.complex128,
+)
+"""in the order of the library's enumeration"""
 
 
 def _load() -> str:
@@ -75,16 +93,47 @@ def features_dimension(layout: str) -> int:
     return -1 if layout == "batch_first" else 0
 
 
+def layout_of(settings: int) -> str:
+    """The layout in a number of settings."""
+    return LAYOUTS[settings >> 8 & 255]
+
+
+def rows_of(values: Sequence[int]) -> int:
+    """Rows of a factor of this shape."""
+    a, b, _, d = values
+    return a * b * d
+
+
+def cols_of(values: Sequence[int]) -> int:
+    """Columns of a factor of this shape."""
+    a, _, c, d = values
+    return a * c * d
+
+
+def check_features(argument: str, x: Tensor, layout: str, features: int, meaning: str = "") -> None:
+    """That x has so many features where this layout has them."""
+    if x.dim() == 0 or x.shape[features_dimension(layout)] != features:
+        which = "last" if layout == "batch_first" else "first"
+        raise ValueError(f"{argument}: sizes {tuple(x.shape)} given, the {which} must be {meaning}{features}")
+
+
+_OUT_OF_MEMORY = ("out of memory", "memory ran out", "not enough memory", "can't allocate memory")
+
+
+def raise_if_out_of_memory(error: BaseException) -> None:
+    """Raises torch.OutOfMemoryError for an error that means it: its kind is lost between torch's
+    libraries."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return
+    text = str(error)
+    if isinstance(error, MemoryError) or any(words in text for words in _OUT_OF_MEMORY):
+        raise torch.OutOfMemoryError(text or "kronsparse: out of memory") from error
+
+
 def _with_features(x: Tensor, layout: str, features: int) -> Tensor:
     shape = list(x.shape)
     shape[features_dimension(layout)] = features
     return x.new_empty(shape)
-
-
-def check_features(argument: str, x: Tensor, layout: str, features: int, meaning: str = "") -> None:
-    if x.dim() == 0 or x.shape[features_dimension(layout)] != features:
-        which = "last" if layout == "batch_first" else "first"
-        raise ValueError(f"{argument}: sizes {tuple(x.shape)} given, the {which} must be {meaning}{features}")
 
 
 def _check_same_device(argument: str, given: Tensor | None, x: Tensor) -> None:
@@ -93,67 +142,119 @@ def _check_same_device(argument: str, given: Tensor | None, x: Tensor) -> None:
         raise RuntimeError(f"{argument}: on {given.device}, must be where x is, on {x.device}")
 
 
-def _multiply_fake(
-    x: Tensor,
-    values: Tensor,
-    bias: Tensor | None = None,
-    activation: str = "none",
-    layout: str = "batch_first",
-    mode: str = "fp32",
-    packing: str = "each_call",
+def _linear_fake(
+    x: Tensor, factors: Sequence[Tensor], bias: Tensor | None, settings: int, packed: int = 0
 ) -> Tensor:
-    a, b, c, d = values.shape
-    _check_same_device("values", values, x)
+    for index, values in enumerate(factors):
+        _check_same_device(f"factors[{index}]", values, x)
+        if values.dtype != x.dtype and not packed:
+            raise RuntimeError(f"factors[{index}]: dtype {values.dtype} given, must be that of x, {x.dtype}")
     _check_same_device("bias", bias, x)
-    check_features("x", x, layout, a * c * d)
-    return _with_features(x, layout, a * b * d)
+    rows, cols = rows_of(factors[0].shape), cols_of(factors[-1].shape)
+    if settings & ADJOINT:
+        rows, cols = cols, rows
+    layout = layout_of(settings)
+    check_features("x", x, layout, cols)
+    return _with_features(x, layout, rows)
 
 
-def _multiply_plain_fake(
-    x: Tensor, values: Tensor, bias: Tensor | None, settings: int, version: int
-) -> Tensor:
-    return _multiply_fake(x, values, bias, layout=LAYOUTS[settings >> 8 & 255])
+_ALIGNMENT = 256
 
 
-def _adjoint_fake(
-    x: Tensor, values: Tensor, layout: str = "batch_first", mode: str = "fp32", packing: str = "each_call"
-) -> Tensor:
-    a, b, c, d = values.shape
-    _check_same_device("values", values, x)
-    check_features("x", x, layout, a * b * d)
-    return _with_features(x, layout, a * c * d)
+def _intermediate_bytes(x: Tensor, factors: Sequence[Tensor]) -> int:
+    """Of what the factors hand on, as the library counts it."""
+    if len(factors) == 1:
+        return 0
+    batch = x.numel() // cols_of(factors[-1].shape)
+    size = _ALIGNMENT
+    for values in factors[1:]:
+        bytes_ = batch * rows_of(values.shape) * x.element_size()
+        size += (bytes_ + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
+    return size
 
 
-def _gradient_fake(
-    x: Tensor, g: Tensor, a: int, b: int, c: int, d: int, layout: str = "batch_first", mode: str = "fp32"
-) -> Tensor:
+def _linear_saving_fake(
+    x: Tensor, factors: Sequence[Tensor], bias: Tensor | None, settings: int, packed: int = 0
+) -> tuple[Tensor, Tensor]:
+    y = _linear_fake(x, factors, bias, settings, packed)
+    return y, x.new_empty((_intermediate_bytes(x, factors),), dtype=torch.uint8)
+
+
+def _linear_backward_fake(
+    g: Tensor,
+    x: Tensor,
+    factors: Sequence[Tensor],
+    intermediates: Tensor | None,
+    settings: int,
+    packed: int,
+    wanted: int,
+) -> list[Tensor]:
     _check_same_device("g", g, x)
+    layout = layout_of(settings)
+    check_features("x", x, layout, cols_of(factors[-1].shape))
+    check_features("g", g, layout, rows_of(factors[0].shape))
+    made = [x.new_empty(x.shape)] if wanted & 1 else []
+    return made + [
+        x.new_empty(values.shape) for index, values in enumerate(factors) if wanted >> (index + 1) & 1
+    ]
+
+
+def _gradient_fake(x: Tensor, g: Tensor, a: int, b: int, c: int, d: int, settings: int) -> Tensor:
+    _check_same_device("g", g, x)
+    layout = layout_of(settings)
     check_features("x", x, layout, a * c * d)
     check_features("g", g, layout, a * b * d)
     return x.new_empty((a, b, c, d))
 
 
-# For torch.utils.flop_counter: each element of x meets b values (multiply, gradient) or c (adjoint).
+# For torch.utils.flop_counter: every value meets every sample once in each product.
 
 
-def _multiply_flops(x: Sequence[int], values: Sequence[int], *_: object, **__: object) -> int:
-    return 2 * math.prod(x) * values[1]
+def _linear_flops(
+    x: Sequence[int], factors: Sequence[Sequence[int]], bias: object, settings: int, *_: object, **__: object
+) -> int:
+    features = rows_of(factors[0]) if settings & ADJOINT else cols_of(factors[-1])
+    return 2 * (math.prod(x) // features) * sum(map(math.prod, factors))
 
 
-def _adjoint_flops(x: Sequence[int], values: Sequence[int], *_: object, **__: object) -> int:
-    return 2 * math.prod(x) * values[2]
+def _linear_backward_flops(
+    g: Sequence[int],
+    x: Sequence[int],
+    factors: Sequence[Sequence[int]],
+    intermediates: object,
+    settings: int,
+    packed: int,
+    wanted: int,
+    **_: object,
+) -> int:
+    batch = math.prod(x) // cols_of(factors[-1])
+    gradients = [index for index in range(len(factors)) if wanted >> (index + 1) & 1]
+    products = sum(math.prod(factors[index]) for index in gradients)
+    last = len(factors) if wanted & 1 else max(gradients, default=0)
+    products += sum(map(math.prod, factors[:last]))  # g goes through these
+    if intermediates is None and gradients:
+        products += sum(map(math.prod, factors[min(gradients) + 1 :]))
+    return 2 * batch * products
 
 
 def _gradient_flops(x: Sequence[int], g: Sequence[int], a: int, b: int, *_: object, **__: object) -> int:
     return 2 * math.prod(x) * b
 
 
+def _register() -> None:
+    operators = torch.ops.kronsparse
+    shapes: dict[str, tuple[Callable[..., Any], Callable[..., int]]] = {
+        "linear": (_linear_fake, _linear_flops),
+        "linear_plain": (_linear_fake, _linear_flops),
+        "linear_saving": (_linear_saving_fake, _linear_flops),
+        "linear_saving_plain": (_linear_saving_fake, _linear_flops),
+        "linear_backward": (_linear_backward_fake, _linear_backward_flops),
+        "gradient": (_gradient_fake, _gradient_flops),
+    }
+    for name, (fake, flops) in shapes.items():
+        library.register_fake(f"kronsparse::{name}", fake)
+        register_flop_formula(getattr(operators, name))(flops)
+
+
 if not why_unusable:
-    library.register_fake("kronsparse::multiply", _multiply_fake)
-    library.register_fake("kronsparse::multiply_plain", _multiply_plain_fake)
-    library.register_fake("kronsparse::adjoint", _adjoint_fake)
-    library.register_fake("kronsparse::gradient", _gradient_fake)
-    _operators = torch.ops.kronsparse
-    register_flop_formula([_operators.multiply, _operators.multiply_plain])(_multiply_flops)
-    register_flop_formula(_operators.adjoint)(_adjoint_flops)
-    register_flop_formula(_operators.gradient)(_gradient_flops)
+    _register()

@@ -1,9 +1,9 @@
-"""multiply, adjoint and gradient with derivatives of any order, in both modes, autocast and vmap.
+"""Products with derivatives of any order, in both modes, autocast and vmap.
 
-Each operator is linear in each of its inputs, and its derivatives are again these three. They are written
-once, as autograd functions: eager code and torch.func use those; the operators themselves, which
-torch.compile, torch.export and torch.jit.trace see, are registered with the same formulas, but in reverse
-mode only.
+A product is linear in x and in each of its factors, so that its derivatives are products again. They are
+written once: eager code uses autograd functions, one as short as it can be for reverse mode, one for
+torch.func and forward mode; the operators themselves, which torch.compile, torch.export and torch.jit.trace
+see, are registered with the same formulas, but in reverse mode only.
 """
 
 from __future__ import annotations
@@ -15,155 +15,244 @@ import torch
 from torch import Tensor, library
 from torch.autograd import forward_ad
 
-from kronsparse.torch._library import SETTINGS, why_unusable
+from kronsparse.torch._library import ADJOINT, layout_of, raise_if_out_of_memory, why_unusable
 
 # Found once: every small product asks them.
 _is_any_autocast_enabled = torch._C._is_any_autocast_enabled
 _are_functorch_transforms_active = torch._C._are_functorch_transforms_active
-_count_dispatch_modes = torch._C._len_torch_dispatch_stack
 _is_traced_by_jit = torch._C._is_tracing
+_is_compiling = torch.compiler.is_compiling
+_is_grad_enabled = torch.is_grad_enabled
+_ACTIVATION = 255
+_MOST_TOLD_APART = 60  # gradients that fit into the bits of a number
 
 
-def multiply(
-    x: Tensor,
-    values: Tensor,
-    bias: Tensor | None = None,
-    activation: str = "none",
-    layout: str = "batch_first",
-    mode: str = "fp32",
-    packing: str = "each_call",
+def linear(
+    x: Tensor, factors: Sequence[Tensor], bias: Tensor | None, settings: int, packed: int = 0
 ) -> Tensor:
-    """K x + bias, activated. An activation is refused where a gradient is needed.
+    """K x + bias, activated, or K^H x: what the settings say. An activation is refused where a gradient is
+    needed.
 
-    `packing` says when values are packed: "each_call", "on_change" (of the tensor or of its version) or
-    "frozen" (the same, and a CUDA graph keeps what it was captured with).
+    `packed` is the number of frozen values, or 0: then they are read and packed now.
     """
-    if _is_recorded():
-        y: Tensor = torch.ops.kronsparse.multiply(x, values, bias, activation, layout, mode, packing)
-        return y
     if _is_any_autocast_enabled() and torch.is_autocast_enabled(x.device.type):
-        return _multiply_autocast(x, values, bias, activation, layout, mode, packing)
-    return _call(_Multiply, x, values, bias, activation, layout, mode, packing)
+        return _linear_autocast(x, factors, bias, settings, packed)
+    return _linear(x, factors, bias, settings, packed)
 
 
-def adjoint(
-    x: Tensor, values: Tensor, layout: str = "batch_first", mode: str = "fp32", packing: str = "each_call"
+def _linear(
+    x: Tensor, factors: Sequence[Tensor], bias: Tensor | None, settings: int, packed: int = 0
 ) -> Tensor:
-    """K^H x."""
-    if _is_recorded():
-        y: Tensor = torch.ops.kronsparse.adjoint(x, values, layout, mode, packing)
-        return y
-    return _call(_Adjoint, x, values, layout, mode, packing)
-
-
-def gradient(
-    x: Tensor, g: Tensor, a: int, b: int, c: int, d: int, layout: str = "batch_first", mode: str = "fp32"
-) -> Tensor:
-    """The gradient of K x with respect to the values (a, b, c, d), given that with respect to K x."""
-    if _is_recorded():
-        grad_values: Tensor = torch.ops.kronsparse.gradient(x, g, a, b, c, d, layout, mode)
-        return grad_values
-    return _call(_Gradient, x, g, a, b, c, d, layout, mode)
-
-
-def _is_recorded() -> bool:
-    """Whether calls become a graph, of the operators themselves: autograd functions are none of its nodes."""
-    return torch.compiler.is_compiling() or _is_traced_by_jit()
-
-
-def _call(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
+    """The same in the dtype of x."""
     y: Tensor
-    # Within forward-mode differentiation going past apply() would lose the tangents.
-    if _are_functorch_transforms_active() or forward_ad._current_level >= 0:
-        y = function.apply(*inputs)
-    elif needs_grad(*inputs):
-        # The apply() of torch.autograd.Function is for torch.func, and reads a signature at each call.
-        y = super(torch.autograd.Function, function).apply(*inputs)  # type: ignore[misc]
-    else:
-        y = function.forward(*inputs)
+    # Recorded calls become a graph, of the operators themselves: autograd functions are none of its nodes.
+    if _is_compiling():
+        factors = list(factors)
+        saves = len(factors) > 1 and not settings & ADJOINT and needs_grad(*factors)
+        if saves and not torch._C._are_functorch_transforms_active():
+            y, _ = torch.ops.kronsparse.linear_saving(x, factors, bias, settings, packed)
+        else:
+            y = torch.ops.kronsparse.linear(x, factors, bias, settings, packed)
+        return y
+    if _is_traced_by_jit():
+        y = torch.ops.kronsparse.linear(x, list(factors), bias, settings, packed)
+        return y
+    try:
+        # Within forward-mode differentiation going past apply() would lose the tangents.
+        if _are_functorch_transforms_active() or forward_ad._current_level >= 0:
+            y = _Transformed.apply(x, bias, settings, packed, *factors)  # type: ignore[no-untyped-call]
+        elif needs_grad(x, bias, *factors):
+            y = apply_eager(x, bias, settings, packed, *factors)
+        else:
+            y = plain(x, factors, bias, settings, packed)
+    except (RuntimeError, MemoryError) as error:
+        raise_if_out_of_memory(error)
+        raise
     return y
 
 
-def needs_grad(*inputs: Any) -> bool:
-    """Whether a result of these will be differentiated."""
-    if not torch.is_grad_enabled():
-        return False
-    return any(isinstance(input, Tensor) and input.requires_grad for input in inputs)
+def gradient(x: Tensor, g: Tensor, a: int, b: int, c: int, d: int, settings: int) -> Tensor:
+    """The gradient of K x with respect to the values (a, b, c, d), given that with respect to K x."""
+    y: Tensor
+    if _is_compiling() or _is_traced_by_jit():
+        y = torch.ops.kronsparse.gradient(x, g, a, b, c, d, settings)
+        return y
+    try:
+        y = _Gradient.apply(x, g, a, b, c, d, settings)  # type: ignore[no-untyped-call]
+    except (RuntimeError, MemoryError) as error:
+        raise_if_out_of_memory(error)
+        raise
+    return y
 
 
-def is_differentiated(*inputs: Any) -> bool:
+def needs_grad(*inputs: Tensor | None) -> bool:
+    """Whether a result of these will be differentiated in reverse mode."""
+    return _is_grad_enabled() and any(input is not None and input.requires_grad for input in inputs)
+
+
+def is_differentiated(*inputs: Tensor | None) -> bool:
     """The same of both modes. Which inputs have tangents torch.func does not tell: all may."""
     return forward_ad._current_level >= 0 or needs_grad(*inputs)
 
 
-def multiply_by_all(
-    x: Tensor,
-    factors: Sequence[Tensor],
-    bias: Tensor | None,
-    activation: str,
-    layout: str,
-    mode: str,
-    packing: str,
-) -> Tensor:
-    """The product with all factors, left factor first, for inputs of which `is_plain` holds."""
-    operator = _multiply_plain
-    if len(factors) > 1:
-        inner = SETTINGS["none", layout, mode, packing]
-        for values in reversed(factors[1:]):
-            x = operator(x, values, None, inner, _version(values))
-    outer = SETTINGS[activation, layout, mode, packing]
-    y: Tensor = operator(x, factors[0], bias, outer, _version(factors[0]))
-    return y
-
-
-def _version(values: Tensor) -> int:
-    try:
-        return values._version
-    except RuntimeError:  # made in inference mode
-        return -1
-
-
-def is_plain(x: Tensor, factors: Sequence[Tensor], bias: Tensor | None) -> bool:
-    """Whether there is nothing to do but multiply: no derivative, no transform, no autocast, no tracing.
-
-    Who records calls (torch.jit.trace, make_fx) would record the version of the values as a constant.
-    """
-    return not (
-        torch.compiler.is_compiling()
+def is_special() -> bool:
+    """Whether more is to be done than to multiply and to differentiate in reverse mode."""
+    return (
+        _is_compiling()
         or _is_traced_by_jit()
-        or (torch.is_grad_enabled() and needs_grad(x, bias, *factors))
-        or forward_ad._current_level >= 0
         or _is_any_autocast_enabled()
         or _are_functorch_transforms_active()
-        or _count_dispatch_modes()
+        or forward_ad._current_level >= 0
     )
 
 
-def _below_autograd(operator: Callable[..., Tensor], *inputs: Any) -> Tensor:
-    """Calls an operator past its registered derivatives, which cost more than a small product."""
-    with torch._C._AutoDispatchBelowAutograd():
-        return operator(*inputs)
+# Formulas. x and g are those of the product with K, whichever of them was given: K^H x is linear in the
+# conjugates of the values, and with g in the place of x its gradient is the same.
 
 
-def _address(values: Tensor, packing: str) -> int:
-    """Where values lie whose plans are kept; 0 where nothing is, or where only torch's transforms know."""
-    if packing == "each_call":
-        return 0
-    try:
-        return values.data_ptr()
-    except RuntimeError:  # it has no memory of its own
-        return 0
+def _wanted(needs_x: bool, needs_factors: Sequence[bool]) -> int:
+    if len(needs_factors) > _MOST_TOLD_APART:
+        return -1
+    wanted = int(needs_x)
+    for index, needed in enumerate(needs_factors):
+        if needed:
+            wanted |= 2 << index
+    return wanted
 
 
-def _packing_of_saved(ctx: Any, values: Tensor) -> str:
-    """What was asked for, if these are the values of the call: hooks (saved_tensors_hooks) may have made a
-    copy, and a plan for that would never be found again."""
-    packing: str = ctx.packing
-    return packing if _address(values, packing) == ctx.address else "each_call"
+def _gradients(
+    g: Tensor,
+    x: Tensor | None,
+    factors: Sequence[Tensor],
+    intermediates: Tensor | None,
+    settings: int,
+    packed: int,
+    needs_x: bool,
+    needs_factors: Sequence[bool],
+) -> tuple[Tensor | None, list[Tensor | None]]:
+    """Of x and of the factors, given that of the product."""
+    settings &= ~_ACTIVATION
+    none: list[Tensor | None] = [None] * len(factors)
+    if x is None or True not in needs_factors:
+        return _linear(g, factors, None, settings ^ ADJOINT, packed) if needs_x else None, none
+    is_adjoint = bool(settings & ADJOINT)
+    if _is_differentiated_again():
+        grad_x = _linear(g, factors, None, settings ^ ADJOINT, packed) if needs_x else None
+        of_x, of_g = (g, x) if is_adjoint else (x, g)
+        return grad_x, _factor_gradients(of_x, of_g, factors, settings & ~ADJOINT, needs_factors)
+    if is_adjoint:
+        grad_x = _linear(g, factors, None, settings ^ ADJOINT, packed) if needs_x else None
+        _, found = _gradients(x, g, factors, None, settings ^ ADJOINT, packed, False, needs_factors)
+        return grad_x, found
+    wanted = _wanted(needs_x, needs_factors)
+    operator = torch.ops.kronsparse.linear_backward if _is_compiling() else backward_operator
+    made = iter(operator(g, x, factors, intermediates, settings, packed, wanted))
+    grad_x = next(made) if wanted & 1 else None
+    return grad_x if needs_x else None, [
+        next(made) if wanted >> (index + 1) & 1 else None for index in range(len(factors))
+    ]
+
+
+def _factor_gradients(
+    x: Tensor, g: Tensor, factors: Sequence[Tensor], settings: int, needs_factors: Sequence[bool]
+) -> list[Tensor | None]:
+    """The same of the factors alone, as operations that can be differentiated again."""
+    found: list[Tensor | None] = [None] * len(factors)
+    for index, values in enumerate(factors):
+        if needs_factors[index]:
+            right, left = factors[index + 1 :], factors[:index]
+            of_x = _linear(x, right, None, settings) if len(right) else x
+            of_g = _linear(g, left, None, settings | ADJOINT) if len(left) else g
+            a, b, c, d = values.shape
+            found[index] = gradient(of_x, of_g, a, b, c, d, settings)
+    return found
+
+
+def _sum_over_batch(g: Tensor, settings: int) -> Tensor:
+    dimensions = g.dim()
+    if dimensions == 2:
+        return g.sum(0 if layout_of(settings) == "batch_first" else 1)
+    if dimensions < 2:
+        return g
+    batch = range(dimensions - 1) if layout_of(settings) == "batch_first" else range(1, dimensions)
+    return g.sum(tuple(batch))
+
+
+def _refuse_activation(settings: int) -> None:
+    if settings & _ACTIVATION:
+        raise NotImplementedError(
+            "activation: given to kronsparse::linear where a gradient is needed, must be none there; "
+            "kronsparse.torch.ks_linear applies it as an operation of its own"
+        )
+
+
+class _Eager(torch.autograd.Function):
+    """Reverse mode and nothing else: on the way of every small product that is trained."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, bias: Tensor | None, settings: int, packed: int, *factors: Tensor
+    ) -> Tensor:
+        if settings & _ACTIVATION:
+            _refuse_activation(settings)
+        ctx.given = settings, packed
+        needs = ctx.needs_input_grad
+        y: Tensor
+        if True in needs[4:]:
+            if len(factors) > 1 and not settings & ADJOINT:
+                y, intermediates = saving(x, factors, bias, settings, packed)
+                ctx.save_for_backward(x, intermediates, *factors)
+            else:
+                y = plain(x, factors, bias, settings, packed)
+                ctx.save_for_backward(x, None, *factors)
+        else:
+            y = plain(x, factors, bias, settings, packed)
+            if needs[0]:
+                ctx.save_for_backward(None, None, *factors)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        needs = ctx.needs_input_grad
+        settings, packed = ctx.given
+        grad_x = None
+        gradients: Sequence[Tensor | None] = (None,) * (len(needs) - 4)
+        try:
+            grad_bias = _sum_over_batch(g, settings) if needs[1] else None
+            x, intermediates, *factors = ctx.saved_tensors or (None, None)
+            if (
+                intermediates is not None
+                and False not in needs[4:]
+                and len(factors) <= _MOST_TOLD_APART
+                and not _is_differentiated_again()
+            ):
+                # The gradients of all factors are wanted, and nothing more: nearly always.
+                if needs[0]:
+                    made = backward_operator(g, x, factors, intermediates, settings, packed, -1)
+                    return made[0], grad_bias, None, None, *made[1:]
+                wanted = (2 << len(factors)) - 2
+                made = backward_operator(g, x, factors, intermediates, settings, packed, wanted)
+                return None, grad_bias, None, None, *made
+            if factors:
+                grad_x, gradients = _gradients(
+                    g, x, factors, intermediates, settings, packed, needs[0], needs[4:]
+                )
+        except (RuntimeError, MemoryError) as error:
+            raise_if_out_of_memory(error)
+            raise
+        return grad_x, grad_bias, None, None, *gradients
+
+
+def _is_differentiated_again() -> bool:
+    return _is_grad_enabled() or _are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+# The apply() of torch.autograd.Function is for torch.func, and reads a signature at each call.
+apply_eager: Callable[..., Tensor] = super(torch.autograd.Function, _Eager).apply
 
 
 # vmap: where only x has the mapped dimension it is one more of the batch. Where the values have it too, the
-# products are blocks of one larger matrix, with a pattern of size · a instead of a.
+# products are blocks of one larger matrix, with patterns of size · a instead of a.
 
 
 def _to_blocks(x: Tensor, dimension: int | None, size: int, layout: str) -> Tensor:
@@ -185,159 +274,100 @@ def _stack(values: Tensor, dimension: int | None, size: int) -> Tensor:
     return values.flatten(0, 1)
 
 
-def _multiply_vmap(
+def _linear_vmap(
     info: Any,
     in_dims: tuple[Any, ...],
     x: Tensor,
-    values: Tensor,
-    bias: Tensor | None = None,
-    activation: str = "none",
-    layout: str = "batch_first",
-    mode: str = "fp32",
-    packing: str = "each_call",
+    factors: Sequence[Tensor],
+    bias: Tensor | None,
+    settings: int,
+    packed: int = 0,
 ) -> tuple[Tensor, int]:
-    size = info.batch_size
-    x_at, values_at, bias_at = (*in_dims, None)[:3]  # arguments left out have no entry
-    if values_at is None and bias_at is None:
+    size, layout = info.batch_size, layout_of(settings)
+    x_at, factors_at, bias_at = in_dims[:3]
+    if not isinstance(factors_at, (list, tuple)):
+        factors_at = [factors_at] * len(factors)
+    if bias_at is None and all(at is None for at in factors_at):
         outermost = 0 if layout == "batch_first" else x.dim() - 1
-        x = x.movedim(x_at, outermost)
-        return multiply(x, values, bias, activation, layout, mode, packing), outermost
+        return _linear(x.movedim(x_at, outermost), factors, bias, settings, packed), outermost
     if bias is not None:
         bias = _stack(bias, bias_at, size)
     x = _to_blocks(x, x_at, size, layout)
-    values = _stack(values, values_at, size)
-    return _from_blocks(multiply(x, values, bias, activation, layout, mode), size, layout)
-
-
-def _adjoint_vmap(
-    info: Any,
-    in_dims: tuple[Any, ...],
-    x: Tensor,
-    values: Tensor,
-    layout: str = "batch_first",
-    mode: str = "fp32",
-    packing: str = "each_call",
-) -> tuple[Tensor, int]:
-    size = info.batch_size
-    if in_dims[1] is None:
-        outermost = 0 if layout == "batch_first" else x.dim() - 1
-        return adjoint(x.movedim(in_dims[0], outermost), values, layout, mode, packing), outermost
-    x = _to_blocks(x, in_dims[0], size, layout)
-    return _from_blocks(adjoint(x, _stack(values, in_dims[1], size), layout, mode), size, layout)
+    stacked = [_stack(values, at, size) for values, at in zip(factors, factors_at, strict=True)]
+    return _from_blocks(_linear(x, stacked, bias, settings), size, layout)
 
 
 def _gradient_vmap(
-    info: Any,
-    in_dims: tuple[Any, ...],
-    x: Tensor,
-    g: Tensor,
-    a: int,
-    b: int,
-    c: int,
-    d: int,
-    layout: str = "batch_first",
-    mode: str = "fp32",
+    info: Any, in_dims: tuple[Any, ...], x: Tensor, g: Tensor, a: int, b: int, c: int, d: int, settings: int
 ) -> tuple[Tensor, int]:
-    size = info.batch_size
+    size, layout = info.batch_size, layout_of(settings)
     x = _to_blocks(x, in_dims[0], size, layout)
     g = _to_blocks(g, in_dims[1], size, layout)
-    stacked = gradient(x, g, size * a, b, c, d, layout, mode)
-    return stacked.unflatten(0, (size, a)), 0
+    return gradient(x, g, size * a, b, c, d, settings).unflatten(0, (size, a)), 0
 
 
-class _Multiply(torch.autograd.Function):
+class _Transformed(torch.autograd.Function):
+    """The same as `_Eager` for torch.func's transforms and forward mode."""
+
     @staticmethod
-    def forward(*inputs: Any) -> Tensor:
-        return _below_autograd(_multiply_operator, *inputs)
+    def forward(x: Tensor, bias: Tensor | None, settings: int, packed: int, *factors: Tensor) -> Tensor:
+        return plain(x, factors, bias, settings, packed)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, values, _, activation, ctx.layout, ctx.mode, ctx.packing = inputs
-        ctx.save_for_forward(x, values)
-        ctx.address = _address(values, ctx.packing)
+        x, _, ctx.settings, ctx.packed, *factors = inputs
+        _refuse_activation(ctx.settings)
         ctx.shape = output.shape
-        if activation != "none":
-            raise NotImplementedError(
-                f"activation: {activation!r} given to kronsparse::multiply where a gradient is needed, must "
-                "be 'none' there; kronsparse.torch.ks_linear applies it as an operation of its own"
-            )
-        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, values)
+        ctx.save_for_forward(x, *factors)
+        ctx.save_for_backward(x if True in ctx.needs_input_grad[4:] else None, *factors)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, values = ctx.saved_tensors
-        grad_x = grad_values = grad_bias = None
-        if ctx.needs_input_grad[0]:
-            grad_x = adjoint(g, values, ctx.layout, ctx.mode, _packing_of_saved(ctx, values))
-        if ctx.needs_input_grad[1]:
-            a, b, c, d = values.shape
-            grad_values = gradient(x, g, a, b, c, d, ctx.layout, ctx.mode).to(values.dtype)
-        # Arguments left out in a call of the operator have no entry.
-        if len(ctx.needs_input_grad) > 2 and ctx.needs_input_grad[2]:
-            grad_bias = _sum_over_batch(g, ctx.layout)
-        return grad_x, grad_values, grad_bias, None, None, None, None
+        x, *factors = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        grad_x, gradients = _gradients(g, x, factors, None, ctx.settings, ctx.packed, needs[0], needs[4:])
+        grad_bias = _sum_over_batch(g, ctx.settings) if needs[1] else None
+        return grad_x, grad_bias, None, None, *gradients
 
     @staticmethod
-    def jvp(
-        ctx: Any, dx: Tensor | None, dvalues: Tensor | None, dbias: Tensor | None, *_: None
-    ) -> Tensor | None:
-        x, values = ctx.saved_tensors
-        dy = _sum(
-            None if dx is None else multiply(dx, values, None, "none", ctx.layout, ctx.mode, ctx.packing),
-            None if dvalues is None else multiply(x, dvalues, None, "none", ctx.layout, ctx.mode),
-        )
+    def jvp(ctx: Any, dx: Tensor | None, dbias: Tensor | None, *others: Tensor | None) -> Tensor | None:
+        x, *factors = ctx.saved_tensors
+        dfactors = others[2:]
+        settings = ctx.settings
+        dy = None if dx is None else _linear(dx, factors, None, settings, ctx.packed)
+        for index, dvalues in enumerate(dfactors):
+            if dvalues is not None:
+                replaced = [*factors[:index], dvalues, *factors[index + 1 :]]
+                dy = _sum(dy, _linear(x, replaced, None, settings))
         if dbias is not None:
-            per_row = dbias if ctx.layout == "batch_first" else dbias.view(-1, *[1] * (x.dim() - 1))
+            per_row = dbias if layout_of(settings) == "batch_first" else dbias.view(-1, *[1] * (x.dim() - 1))
             dy = per_row.expand(ctx.shape) if dy is None else dy + per_row
         return dy
 
-    vmap = staticmethod(_multiply_vmap)
-
-
-class _Adjoint(torch.autograd.Function):
     @staticmethod
-    def forward(*inputs: Any) -> Tensor:
-        return _below_autograd(torch.ops.kronsparse.adjoint.default, *inputs)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, values, ctx.layout, ctx.mode, ctx.packing = inputs
-        ctx.save_for_forward(x, values)
-        ctx.address = _address(values, ctx.packing)
-        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, values)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, values = ctx.saved_tensors
-        grad_x = grad_values = None
-        if ctx.needs_input_grad[0]:
-            packing = _packing_of_saved(ctx, values)
-            grad_x = multiply(g, values, None, "none", ctx.layout, ctx.mode, packing)
-        if ctx.needs_input_grad[1]:
-            # K^H x is linear in the conjugates of the values: x and g change places.
-            a, b, c, d = values.shape
-            grad_values = gradient(g, x, a, b, c, d, ctx.layout, ctx.mode).to(values.dtype)
-        return grad_x, grad_values, None, None, None
-
-    @staticmethod
-    def jvp(ctx: Any, dx: Tensor | None, dvalues: Tensor | None, *_: None) -> Tensor | None:
-        x, values = ctx.saved_tensors
-        return _sum(
-            None if dx is None else adjoint(dx, values, ctx.layout, ctx.mode, ctx.packing),
-            None if dvalues is None else adjoint(x, dvalues, ctx.layout, ctx.mode),
-        )
-
-    vmap = staticmethod(_adjoint_vmap)
+    def vmap(
+        info: Any,
+        in_dims: tuple[Any, ...],
+        x: Tensor,
+        bias: Tensor | None,
+        settings: int,
+        packed: int,
+        *factors: Tensor,
+    ) -> tuple[Tensor, int]:
+        dimensions = (in_dims[0], list(in_dims[4:]), in_dims[1])
+        return _linear_vmap(info, dimensions, x, factors, bias, settings, packed)
 
 
 class _Gradient(torch.autograd.Function):
     @staticmethod
     def forward(*inputs: Any) -> Tensor:
-        return _below_autograd(torch.ops.kronsparse.gradient.default, *inputs)
+        with torch._C._AutoDispatchBelowAutograd():  # past its registered derivatives
+            y: Tensor = torch.ops.kronsparse.gradient.default(*inputs)
+            return y
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, g, *ctx.pattern, ctx.layout, ctx.mode = inputs
+        x, g, *ctx.pattern, ctx.settings = inputs
         ctx.save_for_forward(x, g)
         ctx.save_for_backward(x, g)
 
@@ -346,18 +376,18 @@ class _Gradient(torch.autograd.Function):
         x, g = ctx.saved_tensors
         grad_x = grad_g = None
         if ctx.needs_input_grad[0]:
-            grad_x = adjoint(g, h, ctx.layout, ctx.mode)
+            grad_x = _linear(g, [h], None, ctx.settings | ADJOINT)
         if ctx.needs_input_grad[1]:
-            grad_g = multiply(x, h, None, "none", ctx.layout, ctx.mode)
-        return grad_x, grad_g, None, None, None, None, None, None
+            grad_g = _linear(x, [h], None, ctx.settings)
+        return grad_x, grad_g, None, None, None, None, None
 
     @staticmethod
     def jvp(ctx: Any, dx: Tensor | None, dg: Tensor | None, *_: None) -> Tensor | None:
         x, g = ctx.saved_tensors
         a, b, c, d = ctx.pattern
         return _sum(
-            None if dx is None else gradient(dx, g, a, b, c, d, ctx.layout, ctx.mode),
-            None if dg is None else gradient(x, dg, a, b, c, d, ctx.layout, ctx.mode),
+            None if dx is None else gradient(dx, g, a, b, c, d, ctx.settings),
+            None if dg is None else gradient(x, dg, a, b, c, d, ctx.settings),
         )
 
     vmap = staticmethod(_gradient_vmap)
@@ -370,22 +400,11 @@ def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:
     return first + second
 
 
-def _sum_over_batch(g: Tensor, layout: str) -> Tensor:
-    batch = range(g.dim() - 1) if layout == "batch_first" else range(1, g.dim())
-    return g.sum(tuple(batch)) if g.dim() > 1 else g
-
-
-def _multiply_autocast(
-    x: Tensor,
-    values: Tensor,
-    bias: Tensor | None = None,
-    activation: str = "none",
-    layout: str = "batch_first",
-    mode: str = "fp32",
-    packing: str = "each_call",
+def _linear_autocast(
+    x: Tensor, factors: Sequence[Tensor], bias: Tensor | None, settings: int, packed: int = 0
 ) -> Tensor:
-    """Computes in the autocast dtype. Float32 values stay: the kernel packs them in x's dtype, and the
-    packed ones are found again by the parameter's version, which those of a copy would not be."""
+    """Computes in the autocast dtype. Values are converted by this call alone: nothing can become stale.
+    Frozen ones are packed in the dtype of x, and need not be converted."""
     device = x.device.type
     dtype = torch.get_autocast_dtype(device)
 
@@ -393,31 +412,68 @@ def _multiply_autocast(
         return tensor.to(dtype) if _autocast_applies(tensor) else tensor
 
     x = cast(x)
-    if values.dtype != torch.float32 or x.dtype != dtype:
-        given, values = values, cast(values)
-        packing = packing if values is given else "each_call"
     if bias is not None:
         bias = cast(bias)
+    if not packed or needs_grad(*factors) or x.dtype != dtype:
+        converted = [cast(values) for values in factors]
+        # Copies lie elsewhere than what was frozen.
+        packed = packed if all(new is old for new, old in zip(converted, factors, strict=True)) else 0
+        factors = converted
     with torch.autocast(device, enabled=False):
-        return multiply(x, values, bias, activation, layout, mode, packing)
+        return _linear(x, factors, bias, settings, packed)
 
 
 def _autocast_applies(tensor: Tensor) -> bool:
     return tensor.is_floating_point() and tensor.dtype != torch.float64
 
 
+# What compiled and exported code calls.
+
+
+def _setup_linear(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, factors, _, ctx.settings, ctx.packed = inputs
+    _refuse_activation(ctx.settings)
+    ctx.set_materialize_grads(False)
+    intermediates = None
+    if isinstance(output, tuple):
+        intermediates = output[1]
+        ctx.mark_non_differentiable(intermediates)
+    ctx.save_for_backward(x, intermediates, *factors)
+
+
+def _backward_linear(ctx: Any, g: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if g is None:
+        return None, [None] * (len(ctx.saved_tensors) - 2), None, None, None
+    x, intermediates, *factors = ctx.saved_tensors
+    needs = ctx.needs_input_grad
+    needs_factors = list(needs[1]) if isinstance(needs[1], (list, tuple)) else [needs[1]] * len(factors)
+    grad_x, gradients = _gradients(
+        g, x, factors, intermediates, ctx.settings, ctx.packed, needs[0], needs_factors
+    )
+    grad_bias = _sum_over_batch(g, ctx.settings) if needs[2] else None
+    return grad_x, gradients, grad_bias, None, None
+
+
 def _register() -> library.Library:
-    for name, function in (("multiply", _Multiply), ("adjoint", _Adjoint), ("gradient", _Gradient)):
-        operator = f"kronsparse::{name}"
-        library.register_autograd(operator, function.backward, setup_context=function.setup_context)
-        library.register_vmap(operator, function.vmap)
+    for name in ("linear", "linear_saving"):
+        library.register_autograd(f"kronsparse::{name}", _backward_linear, setup_context=_setup_linear)
+    library.register_autograd(
+        "kronsparse::gradient", _Gradient.backward, setup_context=_Gradient.setup_context
+    )
+    library.register_vmap("kronsparse::linear", _linear_vmap)
+    library.register_vmap("kronsparse::gradient", _gradient_vmap)
     fragment = library.Library("kronsparse", "FRAGMENT")
     for key in ("AutocastCPU", "AutocastCUDA"):
-        fragment.impl("multiply", _multiply_autocast, key)
+        fragment.impl("linear", _linear_autocast, key)
     return fragment
 
 
+plain: Callable[..., Tensor]
+saving: Callable[..., tuple[Tensor, Tensor]]
+backward_operator: Callable[..., list[Tensor]]
 if not why_unusable:
     _registered = _register()  # registrations last as long as the library object
-    _multiply_operator = torch.ops.kronsparse.multiply.default  # found once: each call would search for it
-    _multiply_plain = torch.ops.kronsparse.multiply_plain.default
+    # Found once, below the layer of Python around an operator: each call would go through it.
+    plain = torch.ops.kronsparse.linear_plain.default._op
+    saving = torch.ops.kronsparse.linear_saving_plain.default._op
+    backward_operator = torch.ops.kronsparse.linear_backward.default._op

@@ -55,7 +55,7 @@ def _blocks(values: Tensor) -> Tensor:
 def by_kernel(x: Tensor, values: Tensor, layout: str) -> Tensor:
     """kronsparse's own kernels."""
     _library.check_usable("backend: 'kernel'")
-    return _operators.multiply(x, values, None, "none", layout, float32_mode())
+    return _operators.linear(x, [values], None, _library.SETTINGS["none", layout, float32_mode()])
 
 
 def by_einsum(x: Tensor, values: Tensor, layout: str) -> Tensor:
@@ -229,49 +229,160 @@ class Choice(NamedTuple):
 
     backend: str
     reason: str
+    is_close: bool = False
+    """whether measuring may know better"""
 
 
-def choose(chain: Chain, dtype: torch.dtype, layout: str, device: torch.device, batch: int = 4096) -> Choice:
-    """`kernel`, or `dense` where the product of the factors is predicted to be slower than one dense product.
+# Predictions further apart than this are believed. With 2 instead, GPT-2 medium in float16 took 1.07 and 1.08
+# times as long as its dense twin (monarch with 4 and 16 blocks, an H200): layers that are slow were believed
+# to be fast.
+_CLOSE = 8
+# A measured kernel must be this much faster than dense: beside other layers it finds less in the cache.
+_WORTH = 0.95
 
-    Both times come from the kernels' cost model; that of `dense` includes multiplying the factors out, which
-    training needs at every step.
+SMALL_WIDTH, SMALL_BATCH = 48, 64
+"""up to these a layer always takes the kernel"""
 
-    >>> choose((Pattern(64, 64, 64, 1),), torch.float32, "batch_first", torch.device("cpu")).backend
+
+def choose(
+    chain: Chain,
+    dtype: torch.dtype,
+    layout: str,
+    device: torch.device,
+    batch: int,
+    is_frozen: bool = False,
+    has_bias: bool = False,
+    activation: str | None = None,
+) -> Choice:
+    """`kernel`, unless the layer is frozen and one product with the factors multiplied out is predicted to be
+    faster: then `dense`. Factors that may change are never multiplied out.
+
+    >>> chain = (Pattern(1, 64, 64, 1), Pattern(1, 64, 64, 1))
+    >>> choose(chain, torch.float32, "batch_first", torch.device("cpu"), 4096).backend
     'kernel'
+    >>> choose(chain, torch.float32, "batch_first", torch.device("cpu"), 4096, is_frozen=True).backend
+    'dense'
     """
+    refused = _without_kernels(device)
+    if refused is not None:
+        return refused
+    rows, cols = chain[0].rows, chain[-1].cols
+    if not is_frozen:
+        return Choice("kernel", "weights are not frozen: they are read at each call, and not multiplied out")
+    if max(rows, cols) <= SMALL_WIDTH and batch <= SMALL_BATCH:
+        return Choice("kernel", f"a layer up to {SMALL_WIDTH} wide, and a batch up to {SMALL_BATCH}")
+    try:
+        kernel = _kernel_seconds(chain, dtype, layout, device, batch, has_bias, activation)
+        dense = _dense_seconds(rows, cols, dtype, layout, device, batch, has_bias, activation)
+    except (ValueError, RuntimeError) as error:
+        return Choice("kernel", f"no prediction: {error}")
+    times = f"{1e6 * kernel:.3g} us for {chain_text(chain)}, {1e6 * dense:.3g} us for dense {rows}x{cols}"
+    return Choice(
+        "dense" if dense < kernel else "kernel",
+        f"predicted for a batch of {batch} {layout} on {device}: {times}",
+        device.type == "cuda" and 1 / _CLOSE < dense / max(kernel, 1e-9) < _CLOSE,
+    )
+
+
+def _without_kernels(device: torch.device) -> Choice | None:
     if _library.why_unusable:
         return Choice("bmm", f"the kernels cannot be used: {_library.why_unusable}")
     if device.type not in ("cpu", "cuda"):
         return Choice("bmm", f"there are no kernels for {device.type}")
-    rows, cols = chain[0].rows, chain[-1].cols
-    whole = Pattern(1, rows, cols, 1)
-    try:
-        kernel = sum(_seconds(pattern, batch, dtype, layout, device) for pattern in chain)
-        multiplied_out = sum(_seconds(pattern, cols, dtype, "batch_last", device) for pattern in chain[:-1])
-        dense = _seconds(whole, batch, dtype, layout, device) + multiplied_out
-    except (ValueError, RuntimeError, ImportError) as error:  # the module that predicts may be unusable alone
-        return Choice("kernel", f"no prediction: {error}")
-    times = f"{1e6 * kernel:.3g} us for {chain_text(chain)}, {1e6 * dense:.3g} us for dense {rows}x{cols}"
-    backend = "dense" if len(chain) > 1 and dense < kernel else "kernel"
-    return Choice(backend, f"predicted for a batch of {batch} {layout} on {device}: {times}")
+    return None
 
 
-DTYPE_NAMES = {
-    torch.float32: "f32",
-    torch.float64: "f64",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.complex64: "complex64",
-    torch.complex128: "complex128",
-}
+def _kernel_seconds(
+    chain: Chain,
+    dtype: torch.dtype,
+    layout: str,
+    device: torch.device,
+    batch: int,
+    has_bias: bool,
+    activation: str | None,
+) -> float:
+    """Of the kernels' cost model, for values that are packed already."""
+    if dtype not in _library.DTYPES:
+        raise ValueError(f"dtype: {dtype} given, must be one of {', '.join(map(str, _library.DTYPES))}")
+    mode = float32_mode() if dtype == torch.float32 else "fp32"
+    gpu = -1 if device.type == "cpu" else device.index or 0
+    sizes = [size for pattern in chain for size in pattern]
+    settings = _library.SETTINGS[activation or "none", layout, mode]
+    number = _library.DTYPES.index(dtype)
+    run, _, _ = torch.ops.kronsparse.predict(sizes, number, settings, has_bias, gpu, batch)
+    return 1e-9 * float(run)
 
 
-def _seconds(pattern: Pattern, batch: int, dtype: torch.dtype, layout: str, device: torch.device) -> float:
-    from kronsparse import _native
+# An H200 as measured, and its facts, by which other GPUs are told from it.
+_GPU_FLOPS = {torch.float16: 745e12, torch.bfloat16: 745e12, torch.float32: 51e12, torch.float64: 51e12}
+_GPU_TF32_FLOPS = 364e12
+_GPU_BYTES_PER_SECOND = 4.2e12
+_GPU_MULTIPROCESSORS, _GPU_KILOHERTZ, _GPU_MEMORY = 132, 1980000, 3201000 * 6016
+_GPU_LAUNCH_SECONDS = 4e-6
+_CPU_CALL_SECONDS = 5e-6  # that a product of torch's takes more than one of ours
 
-    if dtype not in DTYPE_NAMES:
-        raise ValueError(f"dtype: {dtype} given, must be one of {', '.join(map(str, DTYPE_NAMES))}")
-    place = "cpu" if device.type == "cpu" else f"cuda:{device.index or 0}"
-    found = _native.candidates(f"{DTYPE_NAMES[dtype]} {layout} B={batch} {pattern}", place)
-    return min((seconds for _, refusal, seconds in found if not refusal), default=math.inf)
+
+def _dense_seconds(
+    rows: int,
+    cols: int,
+    dtype: torch.dtype,
+    layout: str,
+    device: torch.device,
+    batch: int,
+    has_bias: bool,
+    activation: str | None,
+) -> float:
+    """Of torch's own product with the whole matrix: on a GPU what its units and its memory need, on a CPU
+    what our kernels would need."""
+    if device.type == "cpu":
+        whole = (Pattern(1, rows, cols, 1),)
+        seconds = _kernel_seconds(whole, dtype, layout, device, batch, has_bias, activation)
+        return seconds + _CPU_CALL_SECONDS
+    properties = torch.cuda.get_device_properties(device)
+    units = properties.multi_processor_count / _GPU_MULTIPROCESSORS
+    units *= getattr(properties, "clock_rate", _GPU_KILOHERTZ) / _GPU_KILOHERTZ
+    width = getattr(properties, "memory_bus_width", 0) * getattr(properties, "memory_clock_rate", 0)
+    memory = (width or _GPU_MEMORY) / _GPU_MEMORY
+    is_tf32 = dtype == torch.float32 and float32_mode() == "tf32"
+    rate = _GPU_TF32_FLOPS if is_tf32 else _GPU_FLOPS.get(dtype, _GPU_FLOPS[torch.float32] / 4)
+    flops = 2 * rows * cols * batch
+    moved = dtype.itemsize * (rows * cols + batch * (rows + cols))
+    if activation is not None:
+        moved += 2 * dtype.itemsize * batch * rows  # an operation of its own
+    seconds = max(flops / (rate * units), moved / (_GPU_BYTES_PER_SECOND * memory))
+    return seconds + _GPU_LAUNCH_SECONDS * (1 if activation is None else 2)
+
+
+Measured = tuple[Chain, torch.dtype, str, torch.device, int, bool, str | None, str]
+"""what a measurement is found by: a layer but for its weights, the batch, and what float32 may be"""
+
+measured: dict[Measured, Choice] = {}
+"""in this process; those of the last so many problems"""
+_MOST_MEASURED = 4096
+_MEASURED_RUNS = 5
+
+
+def measure(problem: Measured, kernel: Callable[[], Tensor], dense: Callable[[], Tensor]) -> Choice:
+    """The faster of two on a GPU, measured once for a problem: a few runs of each, by turns."""
+    found = measured.get(problem)
+    if found is not None:
+        return found
+    calls = {"kernel": kernel, "dense": dense}
+    seconds = dict.fromkeys(calls, math.inf)
+    with torch.no_grad():
+        for turn in range(_MEASURED_RUNS + 1):
+            for name, call in calls.items():
+                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                begin.record()
+                call()
+                end.record()
+                end.synchronize()
+                if turn:  # the first has to prepare
+                    seconds[name] = min(seconds[name], 1e-3 * begin.elapsed_time(end))
+    times = f"{1e6 * seconds['kernel']:.3g} us for the kernels, {1e6 * seconds['dense']:.3g} us for dense"
+    backend = "kernel" if seconds["kernel"] < _WORTH * seconds["dense"] else "dense"
+    choice = Choice(backend, f"measured for a batch of {problem[4]}: {times}", True)
+    if len(measured) >= _MOST_MEASURED:
+        measured.clear()
+    measured[problem] = choice
+    return choice

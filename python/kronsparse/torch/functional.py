@@ -11,6 +11,7 @@ from torch.nn import functional
 from kronsparse.chains import Pattern, checked
 from kronsparse.checks import LAYOUTS, check_option
 from kronsparse.torch import _library, _operators
+from kronsparse.torch._library import SETTINGS
 from kronsparse.torch.backends import BACKENDS, float32_mode, multiply_dense, to_dense
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -31,8 +32,8 @@ def ks_linear(
 ) -> Tensor:
     """activation(W x + bias), W being the product of the factors (a, b, c, d), left factor first.
 
-    x is (..., in_features) in batch_first and (in_features, ...) in batch_last. Values are packed at each
-    call, so that they may change in any way between calls; `KSLinear` packs them when they change.
+    x is (..., in_features) in batch_first and (in_features, ...) in batch_last. Factors are read at each
+    call: they may change in any way between calls.
 
     >>> import torch
     >>> factors = [torch.ones(1, 3, 2, 2), torch.ones(2, 2, 4, 1)]  # 6 x 4 times 4 x 8
@@ -51,7 +52,7 @@ def ks_linear(
             raise ValueError(f"factors[{index}]: dtype {values.dtype} given, must be that of x, {x.dtype}")
     if bias is not None:
         check_bias(bias, chain[0].rows)
-    return apply(x, factors, bias, activation, layout, backend, "each_call")
+    return apply(x, factors, bias, activation, layout, backend)
 
 
 def check_bias(bias: Tensor, rows: int) -> None:
@@ -66,31 +67,34 @@ def apply(
     activation: str | None,
     layout: str,
     backend: str,
-    packing: str,
+    packed: int = 0,
+    flags: int = 0,
 ) -> Tensor:
-    """ks_linear for arguments of which all but x were checked."""
-    dtype = x.dtype
-    if dtype != factors[0].dtype:
+    """ks_linear for arguments of which all but x were checked. `packed` is the number of frozen factors,
+    `flags` are added to the settings of the operators."""
+    if x.dtype != factors[0].dtype:
         _check_dtype(x, factors[0].dtype)
     if backend != "kernel":
         _check_features(x, factors, layout)
         return _apply_torch(x, factors, bias, activation, layout, backend)
     _library.check_usable("backend: 'kernel'")
-    mode = float32_mode() if dtype == torch.float32 else "fp32"
-    if _operators.is_plain(x, factors, bias):
-        try:
-            return _operators.multiply_by_all(x, factors, bias, activation or "none", layout, mode, packing)
-        except RuntimeError:  # asked afterwards: a small product would feel the question
-            _check_features(x, factors, layout)
-            raise
     _check_features(x, factors, layout)
-    for values in reversed(factors[1:]):
-        x = _operators.multiply(x, values, None, "none", layout, mode, packing)
+    mode = float32_mode() if x.dtype in _IN_FLOAT32 else "fp32"
     # Where it is differentiated the activation is an operation of its own, which saves its input.
-    if activation is None or _operators.is_differentiated(x, factors[0], bias):
-        y = _operators.multiply(x, factors[0], bias, "none", layout, mode, packing)
+    if activation is None or _operators.is_differentiated(x, bias, *factors):
+        y = _operators.linear(x, factors, bias, SETTINGS["none", layout, mode] | flags, packed)
         return y if activation is None else ACTIVATIONS[activation](y)
-    return _operators.multiply(x, factors[0], bias, activation, layout, mode, packing)
+    return _operators.linear(x, factors, bias, SETTINGS[activation, layout, mode] | flags, packed)
+
+
+_IN_FLOAT32 = (torch.float32,)
+
+
+def check_x(x: Tensor, factors: Sequence[Tensor], layout: str) -> None:
+    """That x fits the factors."""
+    if x.dtype != factors[0].dtype:
+        _check_dtype(x, factors[0].dtype)
+    _check_features(x, factors, layout)
 
 
 def _check_features(x: Tensor, factors: Sequence[Tensor], layout: str) -> None:

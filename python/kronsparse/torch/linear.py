@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from kronsparse.chains import Chain, ChainLike, Pattern, as_chain, chain_text, checked
 from kronsparse.checks import LAYOUTS, check_option, check_size
-from kronsparse.torch import backends
-from kronsparse.torch.functional import ACTIVATIONS, apply, check_bias
-from kronsparse.torch.plans import PLAIN_TENSORS, drop_plans, mark_stale
+from kronsparse.torch import _library, _operators, backends, freezing
+from kronsparse.torch._library import CHECKS_VERSIONS, SETTINGS
+from kronsparse.torch._operators import apply_eager, is_special, needs_grad
+from kronsparse.torch.functional import ACTIVATIONS, apply, check_bias, check_x
+
+_is_grad_enabled = torch.is_grad_enabled
+_precision = torch.get_float32_matmul_precision
+_MODES = {"highest": "fp32", "high": "tf32", "medium": "tf32"}
 
 
 class KSLinear(nn.Module):
@@ -25,9 +31,12 @@ class KSLinear(nn.Module):
     `factor1`, ..., plain tensors of shapes (a, b, c, d), and `bias`.
 
     x is (..., in_features) in layout "batch_first" and (in_features, ...) in "batch_last". `backend` is one
-    of kernel, bmm, bsr, einsum, dense, sparse, or "auto", which takes kernel unless one dense product is
-    predicted to be faster: `explain()` says which and why. `activation` (relu, gelu, gelu_tanh, silu) is
-    computed by the same kernel where no gradient is needed.
+    of kernel, bmm, bsr, einsum, dense, sparse, or "auto", which takes kernel, or dense where the layer is
+    frozen and one dense product is faster for the batch at hand: `explain()` says which and why. `activation`
+    (relu, gelu, gelu_tanh, silu) is computed by the same kernel where no gradient is needed.
+
+    Weights are read at every call, and may change in any way between calls. `freeze()` promises that they
+    stay, which makes calls faster.
 
     >>> layer = KSLinear(64, 128, chain="monarch(blocks=8)")
     >>> layer(torch.randn(3, 5, 64)).shape
@@ -37,7 +46,7 @@ class KSLinear(nn.Module):
     """
 
     bias: nn.Parameter | None
-    _chosen: dict[tuple[torch.device, torch.dtype], str]
+    _frozen: freezing.Frozen | None = None
 
     def __init__(
         self,
@@ -70,7 +79,7 @@ class KSLinear(nn.Module):
             "bias", nn.Parameter(torch.empty(out_features, device=device, dtype=dtype)) if bias else None
         )
         self.reset_parameters()
-        self._choose_ahead()
+        self._prepare_calls()
 
     @classmethod
     def from_factors(
@@ -134,24 +143,123 @@ class KSLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         # This is on the way of every small product: the operator checks sizes, and what nn.Module's own
         # attribute access would look for last is asked for first.
-        parameters: dict[str, Any] = self._parameters
+        if is_special():
+            return self._forward_special(x)
+        frozen = self._frozen
         try:
-            factors = [parameters[name] for name in self._factor_names]
-            bias = parameters["bias"]
+            *factors, bias = self._get(self._parameters)
         except KeyError:  # some are computed: torch.nn.utils.parametrize
             factors, bias = self.factors, self.bias
-        # Parameters come to lie elsewhere in ways that a layer is not told of: meta tensors are replaced.
-        first = factors[0]
-        backend = self._chosen.get((first.device, first.dtype)) or self._choose(first.device, first.dtype)
-        # What a CUDA graph is captured with may change later if it is trained, and is then packed at replay.
-        packing = "frozen"
-        for values in factors:
-            if type(values) is Tensor:  # computed for this call: a plan for it would never be found again
-                packing = "each_call"
-                break
-            if values.requires_grad:
-                packing = "on_change"
-        return apply(x, factors, bias, self.activation, self.layout, backend, packing)
+        packed = 0
+        if frozen is not None:
+            if frozen.is_changed(factors):
+                raise frozen.refuse(self._factor_names, factors)
+            packed = frozen.packed
+            if self._may_be_dense:
+                key = (x.numel(), x.dtype)
+                backend = frozen.choices.get(key) or self._choose(x, frozen, key)
+                if backend == "dense" and not needs_grad(*factors):
+                    return self._multiply_dense(x, frozen.matrix(factors[0].dtype), bias)
+        if not self._takes_kernel:
+            return apply(x, factors, bias, self.activation, self.layout, self._torch_backend(factors[0]))
+        try:
+            bare, activated = self._settings[_precision()]
+            if _is_grad_enabled() and (
+                x.requires_grad or factors[0].requires_grad or needs_grad(bias, *factors)
+            ):
+                y = apply_eager(x, bias, bare, packed, *factors)
+                return y if self.activation is None else ACTIVATIONS[self.activation](y)
+            return _operators.plain(x, factors, bias, activated, packed)
+        except (RuntimeError, MemoryError) as error:
+            # Asked afterwards: a small product would feel the questions.
+            check_x(x, factors, self.layout)
+            _library.raise_if_out_of_memory(error)
+            if self.backend == "auto" and x.device.type not in ("cpu", "cuda"):
+                return apply(x, factors, bias, self.activation, self.layout, "bmm")
+            raise
+
+    def _forward_special(self, x: Tensor) -> Tensor:
+        """For calls that are compiled, traced, transformed or cast."""
+        frozen = self._frozen
+        factors, bias = self.factors, self.bias
+        packed = flags = 0
+        backend = self._torch_backend(factors[0])
+        is_recorded = torch.compiler.is_compiling() or torch._C._is_tracing()
+        if is_recorded:
+            # What is exported runs in other processes, which have not frozen anything.
+            if frozen is not None and torch.compiler.is_compiling() and not torch.compiler.is_exporting():
+                packed, flags = frozen.packed, CHECKS_VERSIONS
+        elif frozen is not None:
+            if frozen.is_changed(factors):
+                raise frozen.refuse(self._factor_names, factors)
+            packed = frozen.packed
+        return apply(x, factors, bias, self.activation, self.layout, backend, packed, flags)
+
+    def _torch_backend(self, first: Tensor) -> str:
+        """The backend for a layer with such a factor, but for what a frozen one may take."""
+        if self._backend != "auto":
+            return self._backend
+        return "kernel" if not _library.why_unusable and first.device.type in ("cpu", "cuda") else "bmm"
+
+    def _multiply_dense(self, x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
+        check_x(x, self.factors, self.layout)
+        if self.layout == "batch_first":
+            y = functional.linear(x, matrix, bias)
+        else:
+            y = backends.multiply_dense(x, matrix, self.layout)
+            if bias is not None:
+                y = y + bias.view(-1, *[1] * (y.dim() - 1))
+        return y if self.activation is None else ACTIVATIONS[self.activation](y)
+
+    def freeze(self) -> KSLinear:
+        """Promises that the factors stay, and returns the layer: calls then use them as they are packed
+        once, and may use their product. The bias may still change.
+
+        Undone by `unfreeze()` and by `train()`. A factor that is changed nevertheless is an error at the next
+        call where torch shows it: see `kronsparse.torch.freezing`. A copy of the layer is not frozen; one
+        that is moved or converted is frozen anew.
+
+        >>> layer = KSLinear(64, 64).freeze()
+        >>> with torch.no_grad():
+        ...     _ = layer(torch.ones(2, 64))
+        ...     _ = layer.factor0.mul_(2)
+        >>> layer(torch.ones(2, 64))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        RuntimeError: factor0: was changed while its layer is frozen; ...
+        >>> layer.unfreeze()(torch.ones(2, 64)).shape
+        torch.Size([2, 64])
+        """
+        reason = freezing.why_not(self)
+        if reason:
+            raise RuntimeError(f"layer: cannot be frozen: {reason}")
+        self._frozen = freezing.Frozen(self.factors)
+        return self
+
+    def unfreeze(self) -> KSLinear:
+        """Undoes `freeze()`, gives back what was kept, and returns the layer.
+
+        >>> KSLinear(64, 64).freeze().unfreeze().is_frozen
+        False
+        """
+        self._frozen = None
+        return self
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the factors are promised to stay.
+
+        >>> KSLinear(64, 64).is_frozen
+        False
+        """
+        return self._frozen is not None
+
+    def train(self, mode: bool = True) -> KSLinear:
+        """As that of nn.Module. Training changes weights: it unfreezes the layer."""
+        if mode:
+            self.unfreeze()
+        super().train(mode)
+        return self
 
     @property
     def backend(self) -> str:
@@ -168,34 +276,25 @@ class KSLinear(nn.Module):
     def backend(self, backend: str) -> None:
         check_option("backend", backend, ("auto", *backends.BACKENDS))
         self._backend = backend
-        self._chosen = {}
+        self._prepare_calls()
 
     def to_dense(self) -> Tensor:
         """W, the out_features x in_features matrix; differentiable."""
         return backends.to_dense(self.factors)
 
-    def explain(self) -> str:
-        """Which backend is used, and why.
+    def explain(self, batch: int = 4096) -> str:
+        """Which backend is used for so many samples, and why.
 
         >>> KSLinear(4, 4, "butterfly", backend="einsum").explain()
         'einsum: asked for'
+        >>> KSLinear(64, 64).explain(batch=8)
+        'kernel: weights are not frozen: they are read at each call, and not multiplied out'
+        >>> KSLinear(32, 32).freeze().explain(batch=8)
+        'kernel: a layer up to 48 wide, and a batch up to 64'
         """
-        first = self.factors[0]
-        choice = self._choice(first.device, first.dtype)
+        check_size("batch", batch)
+        choice = self._choice(self.factors[0], batch)
         return f"{choice.backend}: {choice.reason}"
-
-    def repack(self) -> None:
-        """Has the factors packed again at the next call.
-
-        Needed only after changes that torch does not count, such as writing to `.data` in place or a
-        collective of torch.distributed on a parameter: see `kronsparse.torch.plans`.
-
-        >>> layer = KSLinear(4, 4, "butterfly")
-        >>> _ = layer.factor0.data.mul_(2)
-        >>> layer.repack()
-        """
-        for values in self._factor_parameters():
-            mark_stale(values)
 
     def extra_repr(self) -> str:
         parts = [
@@ -210,68 +309,84 @@ class KSLinear(nn.Module):
             parts.append(f"activation={self.activation}")
         return ", ".join(parts)
 
-    def _factor_parameters(self) -> list[Tensor]:
-        """Those factors that are parameters of this layer. Others are computed (torch.nn.utils.parametrize),
-        have no plans that stay, and asking for them may do anything: spectral_norm changes its state."""
-        found = [self._parameters.get(name) for name in self._factor_names]
-        return [values for values in found if values is not None]
+    def _prepare_calls(self) -> None:
+        """Finds out once what every call would have to."""
+        if "_factor_names" not in self.__dict__:
+            return  # __init__ has just begun
+        self._get: Callable[[dict[str, Any]], tuple[Any, ...]] = operator.itemgetter(
+            *self._factor_names, "bias"
+        )
+        self._takes_kernel = self._backend in ("auto", "kernel") and not _library.why_unusable
+        self._may_be_dense = self._backend in ("auto", "dense") and not _library.why_unusable
+        self._settings = {
+            precision: (
+                SETTINGS["none", self.layout, mode],
+                SETTINGS[self.activation or "none", self.layout, mode],
+            )
+            for precision, mode in _MODES.items()
+        }
+        if self._frozen is not None:
+            self._frozen.choices.clear()
 
-    def _choice(self, device: torch.device, dtype: torch.dtype) -> backends.Choice:
-        if self.backend != "auto":
-            return backends.Choice(self.backend, "asked for")
-        return backends.choose(self.chain, dtype, self.layout, device)
+    def _choice(self, first: Tensor, batch: int) -> backends.Choice:
+        if self._backend != "auto":
+            return backends.Choice(self._backend, "asked for")
+        choice = backends.choose(
+            self.chain,
+            first.dtype,
+            self.layout,
+            first.device,
+            batch,
+            self._frozen is not None,
+            self.bias is not None,
+            self.activation,
+        )
+        if choice.is_close:
+            measured = backends.measured.get(self._problem(first, batch))
+            if measured is not None:
+                return measured
+        return choice
 
-    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-    def _chosen_backend(self, device: torch.device, dtype: torch.dtype) -> str:
-        return self._choice(device, dtype).backend
+    def _problem(self, first: Tensor, batch: int) -> backends.Measured:
+        mode = backends.float32_mode() if first.dtype == torch.float32 else ""
+        has_bias = self.bias is not None
+        return (self.chain, first.dtype, self.layout, first.device, batch, has_bias, self.activation, mode)
 
-    def _choose(self, device: torch.device, dtype: torch.dtype) -> str:
-        backend: str = self._chosen_backend(device, dtype)
-        self._chosen[device, dtype] = backend
-        return backend
-
-    def _choose_ahead(self) -> None:
-        """Of calls, where that is possible: a new answer has compiled code compiled again."""
-        first = self._parameters.get(self._factor_names[0])
-        if first is not None:
-            self._choose(first.device, first.dtype)
-
-    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
-        self._forget(name, param)
-        super().register_parameter(name, param)
-
-    def _forget(self, name: str, replaced_by: nn.Parameter | None) -> None:
-        """Drops the plans of a factor that gives way to another."""
-        values = self._parameters.get(name)
-        if values is None or values is replaced_by or name not in self._factor_names:
-            return
-        # FSDP puts the sharded parameter, a DTensor, in the place of the gathered one, which comes back.
-        if replaced_by is None or type(replaced_by) in PLAIN_TENSORS:
-            drop_plans(values)
-
-    def __delattr__(self, name: str) -> None:
-        self._forget(name, None)
-        super().__delattr__(name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        # FSDP assigns a parameter whenever it has gathered new values into it, past the version counter.
-        if name.startswith("factor") and isinstance(value, nn.Parameter):
-            mark_stale(value)
+    def _choose(self, x: Tensor, frozen: freezing.Frozen, key: Any) -> str:
+        """What a frozen layer takes for x."""
+        check_x(x, self.factors, self.layout)
+        batch = x.numel() // self.in_features
+        first = self.factors[0]
+        choice = self._choice(first, batch)
+        if choice.is_close:
+            if torch.cuda.is_current_stream_capturing():
+                return choice.backend  # nothing can be measured, nor should this be remembered
+            choice = backends.measure(
+                self._problem(first, batch),
+                lambda: _operators.plain(
+                    x.detach(), self.factors, self.bias, self._settings[_precision()][1], frozen.packed
+                ),
+                lambda: self._multiply_dense(x.detach(), frozen.matrix(first.dtype), self.bias),
+            )
+            if choice.backend != "dense" and first.dtype in frozen.dense:
+                del frozen.dense[first.dtype]
+        frozen.remember(key, choice.backend)
+        return choice.backend
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> KSLinear:
-        """Moves or converts the parameters, as .to() does: plans of the old ones are of no more use."""
-        for values in self._factor_parameters():
-            drop_plans(values)
+        """Moves or converts the parameters, as .to() does: a frozen layer is frozen anew."""
+        was_frozen = self.is_frozen
+        self.unfreeze()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._choose_ahead()
-        return self
+        return self.freeze() if was_frozen else self
 
-    def __del__(self) -> None:
-        # A layer may be gone before it was complete, or after torch itself.
-        with contextlib.suppress(Exception):
-            for values in self._factor_parameters():
-                drop_plans(values)
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and files: what is kept of frozen factors stays behind."""
+        return {name: value for name, value in self.__dict__.items() if name != "_frozen"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._prepare_calls()
 
 
 def _check_dtype(argument: str, given: Tensor, dtype: torch.dtype) -> None:

@@ -9,6 +9,7 @@
 #include "cpu/amx/drivers.hpp"
 #include "cpu/amx/weights.hpp"
 #include "cpu/cpu_info.hpp"
+#include "cpu/packing.hpp"
 #include "cpu/simd/weights.hpp"
 #include "cpu/threads.hpp"
 
@@ -21,13 +22,13 @@ std::string refuse(const KernelSet& kernels, const Problem& problem) {
     return message("tiles multiply f16 and bf16, not {}", name(problem.dtype));
   if (problem.operation == Operation::gradient) return "tiles are not for gradients";
   const bool batch_first = problem.layout == Layout::batch_first;
-  if (batch_first && j_block(problem.pattern.d) == 0)
-    return message("in batch_first d must be 1, 2, 4, 8 or a multiple of 16, not {}", problem.pattern.d);
+  if (batch_first && j_block(problem.pattern().d) == 0)
+    return message("in batch_first d must be 1, 2, 4, 8 or a multiple of 16, not {}", problem.pattern().d);
   // Two blocks of two strips, for every j that is taken together, and room for weights.
   const std::int64_t depth = simd::shape_of(problem).depth;
   const std::int64_t most =
       static_cast<std::int64_t>(cpu_info().l2_bytes) * 3 / 4 /
-      (128 * format_of(problem.dtype).pieces * (batch_first ? j_block(problem.pattern.d) : 1));
+      (128 * format_of(problem.dtype).pieces * (batch_first ? j_block(problem.pattern().d) : 1));
   if (depth > most)
     return message("sums of {} terms are too long for X to stay in L2, {} are not", depth, most);
   // Last: it asks the system for the registers, which a process that never multiplies halves can do without.
@@ -44,7 +45,7 @@ RealCosts costs_of_reals(const Problem& problem) {
   // many more than terms (256x64 in batch_last), by tiles otherwise. Where 16 j are sorted, pieces of 16
   // strips are more than L1 holds.
   if (problem.layout == Layout::batch_last) return {6.5e-10, 7.7e-10};
-  return j_block(problem.pattern.d) == 16 ? RealCosts{1e-9, 1e-9} : RealCosts{6.5e-10, 6.5e-10};
+  return j_block(problem.pattern().d) == 16 ? RealCosts{1e-9, 1e-9} : RealCosts{6.5e-10, 6.5e-10};
 }
 
 double seconds_alone(const Problem& problem) {
@@ -66,28 +67,31 @@ double seconds_alone(const Problem& problem) {
                                (products * seconds_per_product + packing);
 }
 
-template <const KernelSet& kernels>
-struct Entry {
-  static std::string refuse(const Problem& problem, Device) { return amx::refuse(kernels, problem); }
-  static double predict(const Problem& problem, Device) { return seconds_on_threads(seconds_alone(problem)); }
-  static std::unique_ptr<Executor> make(const Problem& problem, Device) {
-    const Job job{problem, kernels, seconds_alone(problem)};
-    return problem.layout == Layout::batch_first ? make_rows(job) : make_columns(job);
-  }
-};
+std::unique_ptr<Executor> make(const KernelSet& kernels, const Problem& problem) {
+  const Job job{problem, kernels, seconds_alone(problem)};
+  return problem.layout == Layout::batch_first ? make_rows(job) : make_columns(job);
+}
 
-/// Days: nobody would choose it.
-[[maybe_unused]] double predict_never(const Problem& /*problem*/, Device /*device*/) { return 1e6; }
+/// `is_for_tests`: days, so that nobody chooses it.
+template <const KernelSet& kernels, bool is_for_tests>
+Proposal propose(const Problem& problem, Device /*device*/, const PackedOrder* packed_as) {
+  if (std::string reason = refuse(kernels, problem); !reason.empty()) return {.refusal = std::move(reason)};
+  const auto made = [problem] { return make(kernels, problem); };
+  if (packed_as != nullptr && made()->order() != *packed_as) return {.refusal = other_order};
+  return {.seconds = is_for_tests ? 1e6 : seconds_on_threads(seconds_alone(problem)),
+          .packing_seconds = packing_seconds(problem),
+          .make = made};
+}
 
 const std::vector<Implementation>& table() {
   static const std::vector<Implementation> all = {
 #if defined(__x86_64__)
-    {"amx", Backend::cpu, "tiles of halves in registers of 1 KiB, X packed once", Entry<tiles_of_cpu>::refuse,
-     Entry<tiles_of_cpu>::predict, Entry<tiles_of_cpu>::make},
+    {tiles_of_cpu.implementation, Backend::cpu, "tiles of halves in registers of 1 KiB, X packed once",
+     propose<tiles_of_cpu, false>},
 #endif
 #if defined(KRONSPARSE_WITH_EMULATED_TILES)
-    {"amx-emulated", Backend::cpu, "what amx does, on any CPU: for tests", Entry<emulated_tiles>::refuse,
-     predict_never, Entry<emulated_tiles>::make},
+    {emulated_tiles.implementation, Backend::cpu, "what amx does, on any CPU: for tests",
+     propose<emulated_tiles, true>},
 #endif
   };
   return all;

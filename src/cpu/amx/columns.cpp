@@ -6,6 +6,7 @@
 #include "cpu/amx/drivers.hpp"
 #include "cpu/amx/weights.hpp"
 #include "cpu/cpu_info.hpp"
+#include "cpu/run_operands.hpp"
 #include "cpu/simd/drivers.hpp"
 #include "cpu/threads.hpp"
 
@@ -17,7 +18,9 @@ constexpr std::int64_t sums_stride = std::int64_t{2} * tile_rows;
 class ColumnsExecutor final : public Executor {
  public:
   explicit ColumnsExecutor(const Job& job)
-      : job_(job), shape_(simd::shape_of(job.problem)), weights_(shape_, job.problem.dtype) {
+      : job_(job),
+        shape_(simd::shape_of(job.problem)),
+        weights_(shape_, job.problem.dtype, job.problem.operation, job.kernels.implementation) {
     const auto l2 = static_cast<std::int64_t>(cpu_info().l2_bytes);
     const std::int64_t threads = threads_for(job.seconds_alone);
     constexpr std::int64_t pair = std::int64_t{2} * tile_rows;
@@ -29,10 +32,13 @@ class ColumnsExecutor final : public Executor {
     simd::reserve_scratch(scratch_bytes(), static_cast<int>(threads));
   }
 
-  void set_values(const void* values, Stream /*stream*/) override { weights_.pack(job_.problem, values); }
-  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }
+  [[nodiscard]] const PackedOrder& order() const noexcept override { return weights_.order(); }
+  void pack(const void* values, void* packed, Stream /*stream*/) const override {
+    weights_.pack(job_.problem, values, static_cast<std::byte*>(packed));
+  }
 
-  void run(const Operands& operands) const override {
+  void run(const Operands& given, const Weights& weights) const override {
+    const RunOperands operands(given, weights);
     const std::int64_t blocks = (shape_.batch + column_block_ - 1) / column_block_;
     // Neighbouring tasks share (i, j), whose weights then stay in cache.
     const std::int64_t tasks = shape_.a * shape_.d * blocks;
@@ -95,7 +101,7 @@ class ColumnsExecutor final : public Executor {
     block.pack.first_line = line;
   }
 
-  void run_block(const Operands& operands, const Block& block, Block& next, float* sums) const;
+  void run_block(const RunOperands& operands, const Block& block, Block& next, float* sums) const;
   void finish(const Operands& operands, const Block& block, std::int64_t k, std::int64_t n, const float* sums,
               const float* bias) const;
   /// Y's row of the first output of strip k.
@@ -117,12 +123,12 @@ class ColumnsExecutor final : public Executor {
 
   Job job_;
   simd::Shape shape_;
-  Weights weights_;
+  PackedWeights weights_;
   std::int64_t column_block_ = 0;
   bool stream_ = false;  ///< Y is written around the caches, where its lines are whole
 };
 
-void ColumnsExecutor::run_block(const Operands& operands, const Block& block, Block& next,
+void ColumnsExecutor::run_block(const RunOperands& operands, const Block& block, Block& next,
                                 float* sums) const {
   const std::int64_t strips = (block.pack.columns + tile_rows - 1) / tile_rows;
   const std::int64_t all = products(block.pack.columns);
@@ -138,7 +144,8 @@ void ColumnsExecutor::run_block(const Operands& operands, const Block& block, Bl
   // All samples of two strips of outputs before the next: Y is written in few, long runs.
   for (std::int64_t k = 0; k < weights_.strips(); k += 2) {
     const std::int64_t a_strips = std::min<std::int64_t>(2, weights_.strips() - k);
-    for (std::int64_t r = 0; r < a_strips; ++r) args.a[r] = weights_.strip(block.product, k + r);
+    for (std::int64_t r = 0; r < a_strips; ++r)
+      args.a[r] = weights_.strip(operands.weights, block.product, k + r);
     float bias[2 * tile_rows] = {};
     if (job_.problem.bias) widen_bias(operands.bias, block.product, k, bias);
     for (std::int64_t n = 0; n < strips; n += 2) {

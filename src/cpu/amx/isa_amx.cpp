@@ -37,6 +37,6 @@ bool usable() {
 
 namespace amx {
 constinit const KernelSet tiles_of_cpu = simd::amx_tiles::make_kernels(
-    "this CPU has no AMX (tiles, bf16), or the system does not allow it", simd::amx_tiles::usable);
+    "amx", "this CPU has no AMX (tiles, bf16), or the system does not allow it", simd::amx_tiles::usable);
 }  // namespace amx
 }  // namespace kronsparse

@@ -5,5 +5,6 @@
 #include "cpu/amx/make_kernels.hpp"
 
 namespace kronsparse::amx {
-constinit const KernelSet emulated_tiles = simd::tile_arrays::make_kernels("", [] { return true; });
+constinit const KernelSet emulated_tiles =
+    simd::tile_arrays::make_kernels("amx-emulated", "", [] { return true; });
 }  // namespace kronsparse::amx

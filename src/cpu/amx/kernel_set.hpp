@@ -108,7 +108,8 @@ struct HalfKernels {
 
 /// Tile registers of one kind: those of the CPU, or arrays that behave as they do.
 struct KernelSet {
-  const char* missing;  ///< what a CPU without it is told
+  const char* implementation;  ///< its name
+  const char* missing;         ///< what a CPU without it is told
   bool (*usable)();
   void (*begin)();  ///< what a thread does before its first product,
   void (*end)();    ///< and after its last

@@ -17,8 +17,9 @@ constexpr amx::HalfKernels make_half_kernels() {
           finish_pair<storage>};
 }
 
-constexpr amx::KernelSet make_kernels(const char* missing, bool (*usable)()) {
-  return {missing,
+constexpr amx::KernelSet make_kernels(const char* implementation, const char* missing, bool (*usable)()) {
+  return {implementation,
+          missing,
           usable,
           begin_tiles,
           end_tiles,

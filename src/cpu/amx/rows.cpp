@@ -7,6 +7,7 @@
 #include "cpu/amx/drivers.hpp"
 #include "cpu/amx/weights.hpp"
 #include "cpu/cpu_info.hpp"
+#include "cpu/run_operands.hpp"
 #include "cpu/simd/drivers.hpp"
 #include "cpu/threads.hpp"
 
@@ -23,15 +24,18 @@ class RowsExecutor final : public Executor {
       : job_(job),
         shape_(simd::shape_of(job.problem)),
         group_(j_block(shape_.d)),
-        weights_(shape_, job.problem.dtype) {
+        weights_(shape_, job.problem.dtype, job.problem.operation, job.kernels.implementation) {
     choose_block();
     simd::reserve_scratch(scratch_bytes(), threads_for(job.seconds_alone));
   }
 
-  void set_values(const void* values, Stream /*stream*/) override { weights_.pack(job_.problem, values); }
-  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return weights_.bytes(); }
+  [[nodiscard]] const PackedOrder& order() const noexcept override { return weights_.order(); }
+  void pack(const void* values, void* packed, Stream /*stream*/) const override {
+    weights_.pack(job_.problem, values, static_cast<std::byte*>(packed));
+  }
 
-  void run(const Operands& operands) const override {
+  void run(const Operands& given, const Weights& weights) const override {
+    const RunOperands operands(given, weights);
     const std::int64_t blocks = (shape_.batch + sample_block_ - 1) / sample_block_;
     const std::int64_t tasks = products() * blocks;
     const auto run_range = [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
@@ -134,8 +138,9 @@ class RowsExecutor final : public Executor {
     return end <= block.samples ? in_place_tiles_ : 0;
   }
 
-  void run_block(const Operands& operands, const Block& block, Block& next, float* sums) const;
-  void run_products(const Block& block, std::int64_t j, std::int64_t k, float* sums, Block& next) const;
+  void run_block(const RunOperands& operands, const Block& block, Block& next, float* sums) const;
+  void run_products(const RunOperands& operands, const Block& block, std::int64_t j, std::int64_t k,
+                    float* sums, Block& next) const;
   template <class Args>
   [[nodiscard]] Args finish_args(const Operands& operands, const Block& block, std::int64_t strip,
                                  std::int64_t column, const float* sums) const;
@@ -151,7 +156,7 @@ class RowsExecutor final : public Executor {
   Job job_;
   simd::Shape shape_;
   int group_;  ///< J: neighbouring j that are taken together
-  Weights weights_;
+  PackedWeights weights_;
   std::int64_t sample_block_ = 0;
   /// Products whose tasks of the same samples are neighbours: lines of X and Y may belong to several of them.
   /// Otherwise tasks of the same weights are.
@@ -188,8 +193,8 @@ void RowsExecutor::choose_block() {
 }
 
 /// One j, two strips of outputs, all samples of the block.
-void RowsExecutor::run_products(const Block& block, std::int64_t j, std::int64_t k, float* sums,
-                                Block& next) const {
+void RowsExecutor::run_products(const RunOperands& operands, const Block& block, std::int64_t j,
+                                std::int64_t k, float* sums, Block& next) const {
   const std::int64_t product = block.i * shape_.d + block.first_j + j;
   const std::int64_t b_strips = std::min<std::int64_t>(2, weights_.strips() - k);
   ProductArgs args{};
@@ -201,7 +206,7 @@ void RowsExecutor::run_products(const Block& block, std::int64_t j, std::int64_t
   args.c_stride = group_ == 1 ? 2 * tile_rows : tile_rows;
   args.c_a_step = std::int64_t{2} * group_ * tile_sums;
   args.c_b_step = group_ == 1 ? tile_rows : group_ * tile_sums;
-  for (std::int64_t s = 0; s < b_strips; ++s) args.b[s] = weights_.strip(product, k + s);
+  for (std::int64_t s = 0; s < b_strips; ++s) args.b[s] = weights_.strip(operands.weights, product, k + s);
   const std::int64_t strips = block.rows / tile_rows;
   for (std::int64_t m = 0; m < strips; m += 2) {
     const std::int64_t a_strips = std::min<std::int64_t>(2, strips - m);
@@ -216,12 +221,13 @@ void RowsExecutor::run_products(const Block& block, std::int64_t j, std::int64_t
   }
 }
 
-void RowsExecutor::run_block(const Operands& operands, const Block& block, Block& next, float* sums) const {
+void RowsExecutor::run_block(const RunOperands& operands, const Block& block, Block& next,
+                             float* sums) const {
   const std::int64_t all = (weights_.strips() + 1) / 2 * group_;
   std::int64_t done = 0;
   for (std::int64_t k = 0; k < weights_.strips(); k += 2) {
     for (std::int64_t j = 0; j < group_; ++j) {
-      run_products(block, j, k, sums, next);
+      run_products(operands, block, j, k, sums, next);
       // Samples that were asked for some products ago or earlier.
       pack_until(next, next.rows * done / all);
       ++done;

@@ -22,7 +22,7 @@ std::uint16_t piece_of(Half weight, int piece) {
 
 }  // namespace
 
-void Weights::pack(const Problem& problem, const void* values) {
+void PackedWeights::pack(const Problem& problem, const void* values, std::byte* packed) const {
   const bool as_rows = shape_.layout == Layout::batch_last;
   const bool is_sorted = !as_rows && shape_.d > 1;
   const auto* bits = static_cast<const std::uint16_t*>(values);
@@ -47,7 +47,7 @@ void Weights::pack(const Problem& problem, const void* values) {
     const std::int64_t product = task / strips_;
     const std::int64_t first_out = task % strips_ * tile_rows;
     const std::uint16_t* block = bits + product / shape_.d * strides.i + product % shape_.d;
-    std::byte* tile = packed_.get() + task * strip_bytes();
+    std::byte* tile = packed + task * strip_bytes();
     for (std::int64_t number = 0; number < tiles_ * pieces(); ++number, tile += tile_bytes) {
       const std::int64_t first_term = number / pieces() * format_.terms;
       const int piece = static_cast<int>(number % pieces());

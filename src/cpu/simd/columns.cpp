@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "cpu/cpu_info.hpp"
+#include "cpu/run_operands.hpp"
 #include "cpu/simd/cost.hpp"
 #include "cpu/simd/drivers.hpp"
 #include "cpu/simd/weights.hpp"
@@ -20,7 +21,7 @@ namespace {
 template <class Real>
 class ColumnsExecutor final : public Executor {
  public:
-  ColumnsExecutor(const Problem& problem, const KernelSet<Real>& kernels)
+  ColumnsExecutor(const Problem& problem, const KernelSet<Real>& kernels, std::string_view implementation)
       : problem_(problem),
         kernels_(kernels),
         seconds_alone_(seconds_alone(problem, kernels)),
@@ -31,18 +32,18 @@ class ColumnsExecutor final : public Executor {
         slice_(kernels.column_panel * kernels.lanes),
         k_panels_((shape_.outs + tile_rows_ - 1) / tile_rows_) {
     choose_blocks();
-    packed_size_ = count_of({shape_.a, shape_.d, k_panels_, depth_, tile_rows_});
-    packed_ = make_aligned<Real>(packed_size_);
     reserve_scratch(scratch_bytes(), threads_for(seconds_alone_));
+    order_ = order_of(Driver::columns, problem, kernels, implementation);
+    order_.bytes = count_of({shape_.a, shape_.d, k_panels_, depth_, tile_rows_}) * sizeof(Real);
   }
 
-  void set_values(const void* values, Stream /*stream*/) override {
-    pack_columns(problem_, shape_, tile_rows_, values, packed_.get());
+  [[nodiscard]] const PackedOrder& order() const noexcept override { return order_; }
+  void pack(const void* values, void* packed, Stream /*stream*/) const override {
+    pack_columns(problem_, shape_, tile_rows_, values, static_cast<Real*>(packed));
   }
 
-  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return packed_size_ * sizeof(Real); }
-
-  void run(const Operands& operands) const override {
+  void run(const Operands& given, const Weights& weights) const override {
+    const RunOperands operands(given, weights);
     const std::int64_t blocks = (columns_ + column_block_ - 1) / column_block_;
     const std::int64_t ranges = (k_panels_ + panel_range_ - 1) / panel_range_;
     // Neighbouring tasks share (i, j), whose weights then stay in cache.
@@ -147,7 +148,7 @@ class ColumnsExecutor final : public Executor {
 
   // All columns of one panel before the next: Y is then written in few, long runs,
   // which is worth more than keeping a slice in L1 (tried: 2 to 3 times slower).
-  void run_part(const Operands& operands, const Part& part, Real* slices, bool is_copied, Real* sums,
+  void run_part(const RunOperands& operands, const Part& part, Real* slices, bool is_copied, Real* sums,
                 Next& next) const {
     for (std::int64_t t = 0; t < depth_; t += depth_block_) {
       const std::int64_t t_end = std::min(t + depth_block_, depth_);
@@ -165,7 +166,7 @@ class ColumnsExecutor final : public Executor {
 
   void copy_row(const void* x, const Part& part, std::int64_t l, std::int64_t t, std::int64_t t_end,
                 Real* slices) const;
-  void run_panel(const Operands& operands, const Part& part, std::int64_t panel, std::int64_t t,
+  void run_panel(const RunOperands& operands, const Part& part, std::int64_t panel, std::int64_t t,
                  std::int64_t t_end, const Real* slices, Real* sums, Next& next) const;
 
   Problem problem_;
@@ -182,8 +183,7 @@ class ColumnsExecutor final : public Executor {
   std::int64_t panel_range_ = 0;
   std::int64_t sums_size_ = 0;
   bool stream_ = false;
-  std::size_t packed_size_ = 0;
-  AlignedArray<Real> packed_;
+  PackedOrder order_;
 };
 
 template <class Real>
@@ -252,7 +252,7 @@ void ColumnsExecutor<Real>::copy_row(const void* x, const Part& part, std::int64
 }
 
 template <class Real>
-void ColumnsExecutor<Real>::run_panel(const Operands& operands, const Part& part, std::int64_t panel,
+void ColumnsExecutor<Real>::run_panel(const RunOperands& operands, const Part& part, std::int64_t panel,
                                       std::int64_t t, std::int64_t t_end, const Real* slices, Real* sums,
                                       Next& next) const {
   const std::int64_t i = part.product / shape_.d;
@@ -266,7 +266,8 @@ void ColumnsExecutor<Real>::run_panel(const Operands& operands, const Part& part
 
   TileArgs<Real> args{};
   args.depth = t_end - t;
-  args.a = packed_.get() + ((part.product * k_panels_ + panel) * depth_ + t) * tile_rows_;
+  args.a = static_cast<const Real*>(operands.weights) +
+           ((part.product * k_panels_ + panel) * depth_ + t) * tile_rows_;
   args.a_row_stride = 1;
   args.a_step = tile_rows_;
   args.next_x = next.prefetch.rows > 0 ? &next.prefetch : nullptr;
@@ -330,10 +331,13 @@ void ColumnsExecutor<Real>::run_panel(const Operands& operands, const Part& part
 }  // namespace
 
 template <class Real>
-std::unique_ptr<Executor> make_columns(const Problem& problem, const KernelSet<Real>& kernels) {
-  return std::make_unique<ColumnsExecutor<Real>>(problem, kernels);
+std::unique_ptr<Executor> make_columns(const Problem& problem, const KernelSet<Real>& kernels,
+                                       std::string_view implementation) {
+  return std::make_unique<ColumnsExecutor<Real>>(problem, kernels, implementation);
 }
-template std::unique_ptr<Executor> make_columns<float>(const Problem&, const KernelSet<float>&);
-template std::unique_ptr<Executor> make_columns<double>(const Problem&, const KernelSet<double>&);
+template std::unique_ptr<Executor> make_columns<float>(const Problem&, const KernelSet<float>&,
+                                                       std::string_view);
+template std::unique_ptr<Executor> make_columns<double>(const Problem&, const KernelSet<double>&,
+                                                        std::string_view);
 
 }  // namespace kronsparse::simd

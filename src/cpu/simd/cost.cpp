@@ -177,7 +177,7 @@ double seconds_alone(const Problem& problem, const KernelSet<Real>& kernels) {
                            work.copies * seconds_per_copy + work.flops / kernels.flops_per_second +
                            work.tiles * seconds_per_tile + work.vectors * sizeof(Real) / bytes_per_second +
                            work.singles * seconds_per_single;
-  return seconds_per_run + static_cast<double>(problem.pattern.a) * per_block;
+  return seconds_per_run + static_cast<double>(problem.pattern().a) * per_block;
 }
 template double seconds_alone<float>(const Problem&, const KernelSet<float>&);
 template double seconds_alone<double>(const Problem&, const KernelSet<double>&);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "core/implementation.hpp"
 #include "cpu/simd/kernel_set.hpp"
@@ -17,17 +18,30 @@ enum class Driver : std::uint8_t { rows, columns, gradient };
 /// Samples are tile rows, (k, j) are lanes: batch_first, and batches too small
 /// to fill a vector. Reads X in place where storage allows.
 template <class Real>
-[[nodiscard]] std::unique_ptr<Executor> make_rows(const Problem& problem, const KernelSet<Real>& kernels);
+[[nodiscard]] std::unique_ptr<Executor> make_rows(const Problem& problem, const KernelSet<Real>& kernels,
+                                                  std::string_view implementation);
 
 /// Outputs k are tile rows, samples are lanes: batch_last.
 template <class Real>
-[[nodiscard]] std::unique_ptr<Executor> make_columns(const Problem& problem, const KernelSet<Real>& kernels);
+[[nodiscard]] std::unique_ptr<Executor> make_columns(const Problem& problem, const KernelSet<Real>& kernels,
+                                                     std::string_view implementation);
 
 inline constexpr std::int64_t gradient_sample_block = 128;   ///< samples copied at a time
 inline constexpr std::int64_t gradient_panels_per_unit = 8;  ///< panels for which g is copied once
 /// Outputs k are tile rows, (l, j) are lanes, and the sum runs over the batch.
 template <class Real>
 [[nodiscard]] std::unique_ptr<Executor> make_gradient(const Problem& problem, const KernelSet<Real>& kernels);
+
+/// What tells orders of one factor's packed values apart: the driver, the vectors, and how the values are
+/// read. Its bytes and numbers from 4 on are the driver's to say.
+template <class Real>
+[[nodiscard]] PackedOrder order_of(Driver driver, const Problem& problem, const KernelSet<Real>& kernels,
+                                   std::string_view implementation) {
+  PackedOrder order{.family = implementation};
+  order.numbers = {static_cast<int>(driver), static_cast<int>(problem.operation), kernels.lanes,
+                   sizeof(Real)};
+  return order;
+}
 
 /// The kernel for a group width, panel width and number of valid rows.
 template <class Real>

@@ -25,17 +25,17 @@ class GradientExecutor final : public Executor {
         shape_(shape_of(problem)),
         d_(shape_.d * shape_.unit),
         g_stride_(problem.rows_stride != 0                ? problem.rows_stride
-                  : problem.layout == Layout::batch_first ? problem.pattern.rows()
+                  : problem.layout == Layout::batch_first ? problem.pattern().rows()
                                                           : problem.batch),
         panels_(segments_of(d_, kernels.lanes), shape_.depth, kernels.lanes, kernels.widest_panel) {
     choose_blocks();
     reserve_scratch(scratch_bytes(), threads_for(seconds_alone_));
   }
 
-  void set_values(const void* /*values*/, Stream /*stream*/) override {}
-  [[nodiscard]] std::size_t packed_bytes() const noexcept override { return 0; }
+  [[nodiscard]] const PackedOrder& order() const noexcept override { return no_order; }
+  void pack(const void* /*values*/, void* /*packed*/, Stream /*stream*/) const override {}
 
-  void run(const Operands& operands) const override {
+  void run(const Operands& operands, const Weights& /*weights*/) const override {
     const std::int64_t ranges = (shape_.outs + k_range_ - 1) / k_range_;
     const std::int64_t units = unit_count_;
     const std::int64_t tasks = shape_.a * units * ranges;

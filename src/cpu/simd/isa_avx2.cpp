@@ -12,6 +12,7 @@ constexpr KernelSet<double> f64 = MakeKernelSet<double, tile_rows>::make(2, 3, 2
 bool usable() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c(); }
 }  // namespace avx2
 
-const Isa isa_avx2 = {"avx2", "this CPU has no AVX2 with FMA and F16C", avx2::usable, &avx2::f32, &avx2::f64};
+const Isa isa_avx2 = {"simd-avx2", "this CPU has no AVX2 with FMA and F16C", avx2::usable, &avx2::f32,
+                      &avx2::f64};
 
 }  // namespace kronsparse::simd

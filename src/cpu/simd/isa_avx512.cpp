@@ -16,7 +16,7 @@ bool usable() {
 }
 }  // namespace avx512
 
-const Isa isa_avx512 = {"avx512", "this CPU has no AVX-512 (F, DQ, BW, VL)", avx512::usable, &avx512::f32,
-                        &avx512::f64};
+const Isa isa_avx512 = {"simd-avx512", "this CPU has no AVX-512 (F, DQ, BW, VL)", avx512::usable,
+                        &avx512::f32, &avx512::f64};
 
 }  // namespace kronsparse::simd

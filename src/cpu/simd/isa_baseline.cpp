@@ -31,9 +31,9 @@ bool usable() { return true; }
 }  // namespace baseline
 
 #if defined(__aarch64__)
-constexpr const char* baseline_name = "neon";
+constexpr const char* baseline_name = "simd-neon";
 #else
-constexpr const char* baseline_name = "baseline";
+constexpr const char* baseline_name = "simd-baseline";
 #endif
 const Isa isa_baseline = {baseline_name, "", baseline::usable, &baseline::f32, &baseline::f64};
 

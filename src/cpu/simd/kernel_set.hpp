@@ -173,7 +173,7 @@ struct KernelSet {
 
 /// One instruction set. `usable` tells whether this CPU has it.
 struct Isa {
-  const char* name;     ///< "avx512"
+  const char* name;     ///< of the implementation, "simd-avx512"
   const char* missing;  ///< what a CPU without it is told: "this CPU has no AVX-512 (F, DQ, BW, VL)"
   bool (*usable)();
   const KernelSet<float>* f32;

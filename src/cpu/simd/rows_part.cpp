@@ -27,7 +27,6 @@ RowsPart<Real>::RowsPart(const Problem& problem, const KernelSet<Real>& kernels,
       widest_(static_cast<std::int64_t>(full_ ? kernels.widest_full : kernels.widest_panel) * kernels.lanes) {
   choose_blocks(segments);
   packed_size_ = count_of({shape_.a, panels_.packed_width(), depth_});
-  packed_ = make_aligned<Real>(packed_size_);
 }
 
 template <class Real>
@@ -83,7 +82,7 @@ Prefetch RowsPart<Real>::prefetch_of(const Operands& operands, const Task& task)
 }
 
 template <class Real>
-void RowsPart<Real>::run(const Operands& operands, std::int64_t first_task, std::int64_t last_task,
+void RowsPart<Real>::run(const RunOperands& operands, std::int64_t first_task, std::int64_t last_task,
                          std::byte* scratch) const {
   Outbox<Real> outbox;
   for (std::int64_t index = first_task; index < last_task; ++index) {
@@ -107,8 +106,8 @@ void RowsPart<Real>::run(const Operands& operands, std::int64_t first_task, std:
 }
 
 template <class Real>
-void RowsPart<Real>::run_block(const Operands& operands, const Task& task, std::int64_t i, std::byte* scratch,
-                               Prefetch& prefetch, Outbox<Real>& outbox) const {
+void RowsPart<Real>::run_block(const RunOperands& operands, const Task& task, std::int64_t i,
+                               std::byte* scratch, Prefetch& prefetch, Outbox<Real>& outbox) const {
   Real* sums = reinterpret_cast<Real*>(scratch);
   Real* copy = sums + sums_size_;
   const auto source_for = [&](const Panel& panel, std::int64_t terms) {
@@ -266,7 +265,7 @@ void RowsPart<Real>::gather_bias(const void* bias, const Panel& panel, std::int6
 }
 
 template <class Real>
-void RowsPart<Real>::run_panel(const Operands& operands, const Task& task, const Panel& panel,
+void RowsPart<Real>::run_panel(const RunOperands& operands, const Task& task, const Panel& panel,
                                const Source& source, std::int64_t source_first, Depth depth, std::int64_t i,
                                Real* sums, Prefetch& prefetch, Outbox<Real>& outbox) const {
   const Segment& segment = panel.segment;
@@ -307,7 +306,8 @@ void RowsPart<Real>::run_panel(const Operands& operands, const Task& task, const
   args.depth = depth.last - depth.first;
   args.a_row_stride = source.row_stride;
   args.a_step = source.step;
-  args.b = packed_.get() + (i * panels_.packed_width() + panel.offset) * depth_ + depth.first * width;
+  args.b = static_cast<const Real*>(operands.weights) + (i * panels_.packed_width() + panel.offset) * depth_ +
+           depth.first * width;
   args.init_row_stride = first ? 0 : width;
   args.next_x = prefetch.rows > 0 ? &prefetch : nullptr;
   args.outbox = sends() ? &outbox : nullptr;

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cpu/run_operands.hpp"
 #include "cpu/simd/kernel_set.hpp"
 #include "cpu/simd/parallel.hpp"
 #include "cpu/simd/weights.hpp"
@@ -27,15 +28,18 @@ class RowsPart {
  public:
   RowsPart(const Problem& problem, const KernelSet<Real>& kernels, const std::vector<Segments>& segments);
 
-  void set_values(const void* values) {
-    pack_rows(problem_, shape_, panels_, panel_lanes_, values, packed_.get());
+  void pack(const void* values, std::byte* packed) const {
+    pack_rows(problem_, shape_, panels_, panel_lanes_, values, reinterpret_cast<Real*>(packed));
   }
   [[nodiscard]] std::size_t packed_bytes() const { return packed_size_ * sizeof(Real); }
+  /// What panels are counted in: together with the factor it says in which order they are packed.
+  [[nodiscard]] int panel_lanes() const { return panel_lanes_; }
   [[nodiscard]] std::size_t scratch_bytes() const {
     return static_cast<std::size_t>(copy_size_ + sums_size_) * sizeof(Real);
   }
   [[nodiscard]] std::int64_t tasks() const { return block_groups() * row_blocks() * units_.count; }
-  void run(const Operands& operands, std::int64_t first_task, std::int64_t last_task,
+  /// The weights among the operands are this part's.
+  void run(const RunOperands& operands, std::int64_t first_task, std::int64_t last_task,
            std::byte* scratch) const;
 
  private:
@@ -95,12 +99,12 @@ class RowsPart {
   /// Whether Y waits to be sent: where groups fill vectors, so that as much comes from L2 as can.
   [[nodiscard]] bool sends() const { return stream_ && full_ && kernels_.send != nullptr; }
   [[nodiscard]] Prefetch prefetch_of(const Operands& operands, const Task& task) const;
-  void run_block(const Operands& operands, const Task& task, std::int64_t i, std::byte* scratch,
+  void run_block(const RunOperands& operands, const Task& task, std::int64_t i, std::byte* scratch,
                  Prefetch& prefetch, Outbox<Real>& outbox) const;
   void copy_x(const void* x, const Task& task, std::int64_t i, Depth depth, Real* copy) const;
   [[nodiscard]] Source source_of(const void* x, const Task& task, std::int64_t i, const Segment& segment,
                                  std::int64_t terms, const Real* copy) const;
-  void run_panel(const Operands& operands, const Task& task, const Panel& panel, const Source& source,
+  void run_panel(const RunOperands& operands, const Task& task, const Panel& panel, const Source& source,
                  std::int64_t source_first, Depth depth, std::int64_t i, Real* sums, Prefetch& prefetch,
                  Outbox<Real>& outbox) const;
   void gather_bias(const void* bias, const Panel& panel, std::int64_t i, Real* gathered) const;
@@ -130,7 +134,6 @@ class RowsPart {
   /// Blocks i write parts of the same lines of Y, which therefore cannot be written around the caches.
   bool blocks_share_lines_ = false;
   std::size_t packed_size_ = 0;
-  AlignedArray<Real> packed_;
 };
 
 }  // namespace kronsparse::simd

@@ -8,9 +8,10 @@
 #endif
 
 #include <algorithm>
-#include <array>
+#include <vector>
 
 #include "cpu/cpu_info.hpp"
+#include "cpu/packing.hpp"
 #include "cpu/simd/cost.hpp"
 #include "cpu/simd/drivers.hpp"
 #include "cpu/simd/weights.hpp"
@@ -50,17 +51,18 @@ Problem with_one_column_as_row(Problem problem) {
 }
 
 template <class Real>
-std::unique_ptr<Executor> make_with(const Problem& given, const KernelSet<Real>& kernels) {
+std::unique_ptr<Executor> make_with(const Problem& given, const KernelSet<Real>& kernels,
+                                    std::string_view implementation) {
   const Problem problem = with_one_column_as_row(given);
   // Far beyond any memory, and near enough to 63 bits for sizes computed of it to overflow: packing
   // fills up vectors or tiles, and writes a complex value as four reals.
   const std::int64_t most_padding = std::max(kernels.lanes, max_tile_rows);
-  static_cast<void>(count_of({problem.pattern.nnz(), 4, most_padding, sizeof(Real)}));
+  static_cast<void>(count_of({problem.pattern().nnz(), 4, most_padding, sizeof(Real)}));
   switch (driver_of(problem, kernels.lanes)) {
     case Driver::rows:
-      return make_rows(problem, kernels);
+      return make_rows(problem, kernels, implementation);
     case Driver::columns:
-      return make_columns(problem, kernels);
+      return make_columns(problem, kernels, implementation);
     case Driver::gradient:
       return make_gradient(problem, kernels);
   }
@@ -71,7 +73,8 @@ std::unique_ptr<Executor> make_with(const Problem& given, const KernelSet<Real>&
 bool is_wide(DType dtype) { return dtype == DType::f64 || dtype == DType::complex128; }
 
 std::unique_ptr<Executor> make_on(const Isa& isa, const Problem& problem) {
-  return is_wide(problem.dtype) ? make_with(problem, *isa.f64) : make_with(problem, *isa.f32);
+  return is_wide(problem.dtype) ? make_with(problem, *isa.f64, isa.name)
+                                : make_with(problem, *isa.f32, isa.name);
 }
 
 double predict_on(const Isa& isa, const Problem& given) {
@@ -80,34 +83,33 @@ double predict_on(const Isa& isa, const Problem& given) {
                                                    : seconds_alone(problem, *isa.f32));
 }
 
-/// The three functions of a table entry, for one instruction set.
 template <const Isa& isa>
-struct Entry {
-  static std::string refuse(const Problem&, Device) { return isa.usable() ? "" : isa.missing; }
-  static double predict(const Problem& problem, Device) { return predict_on(isa, problem); }
-  static std::unique_ptr<Executor> make(const Problem& problem, Device) { return make_on(isa, problem); }
-};
-
-template <const Isa& isa>
-constexpr Implementation entry(std::string_view name, std::string_view summary) {
-  return {name, Backend::cpu, summary, Entry<isa>::refuse, Entry<isa>::predict, Entry<isa>::make};
+Proposal propose(const Problem& problem, Device /*device*/, const PackedOrder* packed_as) {
+  if (!isa.usable()) return {.refusal = isa.missing};
+  const auto make = [problem] { return make_on(isa, problem); };
+  if (packed_as != nullptr && make()->order() != *packed_as) return {.refusal = other_order};
+  return {.seconds = predict_on(isa, problem), .packing_seconds = packing_seconds(problem), .make = make};
 }
 
-constexpr std::array table = {
+template <const Isa& isa>
+Implementation entry(std::string_view summary) {
+  return {isa.name, Backend::cpu, summary, propose<isa>};
+}
+
+const std::vector<Implementation>& table() {
+  static const std::vector<Implementation> all = {
 #if defined(__x86_64__)
-    entry<isa_avx512>("simd-avx512", "register tiles of 64-byte vectors, X read in place"),
-    entry<isa_avx2>("simd-avx2", "register tiles of 32-byte vectors, X read in place"),
-    entry<isa_baseline>("simd-baseline", "register tiles of 16-byte vectors, X read in place"),
-#elif defined(__aarch64__)
-    entry<isa_baseline>("simd-neon", "register tiles of 16-byte vectors, X read in place"),
-#else
-    entry<isa_baseline>("simd-baseline", "register tiles of 16-byte vectors, X read in place"),
+    entry<isa_avx512>("register tiles of 64-byte vectors, X read in place"),
+    entry<isa_avx2>("register tiles of 32-byte vectors, X read in place"),
 #endif
-};
+    entry<isa_baseline>("register tiles of 16-byte vectors, X read in place"),
+  };
+  return all;
+}
 
 }  // namespace
 }  // namespace simd
 
-std::span<const Implementation> simd_implementations() { return simd::table; }
+std::span<const Implementation> simd_implementations() { return simd::table(); }
 
 }  // namespace kronsparse

@@ -16,7 +16,7 @@ struct ValueStrides {
   std::int64_t l;
 };
 [[nodiscard]] inline ValueStrides value_strides(const Problem& problem) {
-  const Pattern& p = problem.pattern;
+  const Pattern& p = problem.pattern();
   const bool transposed =
       problem.operation == Operation::transposed || problem.operation == Operation::adjoint;
   return {p.b * p.c * p.d, (transposed ? 1 : p.c) * p.d, (transposed ? p.c : 1) * p.d};

@@ -10,7 +10,7 @@
 namespace kronsparse::simd {
 
 Shape shape_of(const Problem& problem) {
-  const Pattern& p = problem.pattern;
+  const Pattern& p = problem.pattern();
   const bool transposed =
       problem.operation == Operation::transposed || problem.operation == Operation::adjoint;
   Shape shape{};

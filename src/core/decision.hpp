@@ -1,0 +1,99 @@
+// What runs a problem: an executor for each of its steps, and the memory they share.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/choice.hpp"
+#include "core/implementation.hpp"
+#include "core/steps.hpp"
+
+namespace kronsparse {
+
+inline constexpr std::size_t memory_alignment = 256;
+[[nodiscard]] inline std::size_t aligned(std::size_t bytes) noexcept {
+  return (bytes + memory_alignment - 1) / memory_alignment * memory_alignment;
+}
+
+/// A step and what runs it.
+struct DecidedStep {
+  Step step;
+  const Implementation* implementation;
+  std::shared_ptr<const Executor> executor;
+  double seconds;          ///< predicted
+  double packing_seconds;  ///< predicted
+  /// The values where they are kept, in the executor's order; null where a run packs them.
+  std::shared_ptr<const void> kept = {};
+
+  /// Whether the step reads values at all.
+  [[nodiscard]] bool has_values() const noexcept { return step.problem.operation != Operation::gradient; }
+  /// Bytes of workspace that its values take in a run.
+  [[nodiscard]] std::size_t workspace_bytes() const noexcept {
+    const PackedOrder& order = executor->order();
+    return !has_values() || kept != nullptr || order.is_as_given() ? 0 : aligned(order.bytes);
+  }
+};
+
+/// Where the parts of a run's memory begin; 0 bytes where a part is not needed.
+struct MemoryLayout {
+  std::vector<std::size_t> intermediates;  ///< from the beginning of theirs, by index; the first is unused
+  std::size_t intermediate_bytes = 0;
+  std::size_t scratch_bytes = 0;  ///< of each scratch
+  std::size_t scratches = 0;      ///< 0, 1 or 2
+};
+
+struct Decision {
+  Problem problem;  ///< with the batch
+  std::vector<DecidedStep> steps = {};
+  MemoryLayout memory = {};
+  std::string implementation = {};  ///< names, joined by " + "
+  double seconds = 0;               ///< predicted, of the steps of `implementation`
+  double packing_seconds = 0;
+};
+
+/// Whether a run with such operands needs a step.
+[[nodiscard]] bool is_wanted(const Decision& decision, const Step& step, const Operands& operands);
+
+/// Where the parts of a run's workspace begin. Packed values are first, in the order of the steps.
+struct Workspace {
+  std::size_t intermediates = 0;  ///< begin of them, unless the operands have a place for them
+  std::size_t scratch = 0;        ///< begin of the first
+  std::size_t bytes = 0;          ///< of all
+};
+[[nodiscard]] Workspace workspace_of(const Decision& decision, const Operands& operands);
+
+/// Decides for each step with `choose`, (step) -> DecidedStep.
+template <class Choose>
+[[nodiscard]] Decision make_decision(const Problem& problem, const Choose& choose);
+
+/// Completes a decision whose problem and steps are there.
+void complete(Decision& decision);
+
+/// Implementations that may run a step: accepting ones, cheapest first. What is forced for an operation need
+/// not be able to do the other products that go with it (of the gradient, those that bring x and g to a
+/// factor): these are then free.
+[[nodiscard]] std::vector<Assessment> accepted_for(const Step& step, Operation operation,
+                                                   const BackendEntry& backend, Device device,
+                                                   const Forced& forced);
+
+/// The cheapest way to run a step that packs its values at each run.
+[[nodiscard]] DecidedStep choose_packing(Step step, Operation operation, const BackendEntry& backend,
+                                         Device device, const Forced& forced);
+
+/// Runs the steps; operands were checked. Weights of steps come from where they are kept, from
+/// operands.values as they lie, or by packing those into the workspace.
+void run_decision(const Decision& decision, const BackendEntry& backend, Device device,
+                  const Operands& operands, bool kept_are_fresh);
+
+template <class Choose>
+Decision make_decision(const Problem& problem, const Choose& choose) {
+  Decision decision{.problem = problem};
+  for (Step& step : make_steps(problem)) decision.steps.push_back(choose(std::move(step)));
+  complete(decision);
+  return decision;
+}
+
+}  // namespace kronsparse

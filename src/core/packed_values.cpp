@@ -1,0 +1,206 @@
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "core/checked.hpp"
+#include "core/message.hpp"
+#include "core/operand_check.hpp"
+#include "core/plan_state.hpp"
+#include "kronsparse/buffer.hpp"
+#include "kronsparse/error.hpp"
+
+namespace kronsparse {
+namespace {
+
+/// A kernel that reads what is packed may take so much longer than the fastest before its own order is
+/// packed.
+constexpr double worth_packing = 1.1;
+
+Allocator device_allocator(Device device) {
+  return [device](std::size_t bytes) {
+    auto buffer = std::make_shared<Buffer>(bytes, device);
+    return std::shared_ptr<void>(buffer, buffer->data());
+  };
+}
+
+/// Whether no run needs values: for some there may have been no room.
+bool keeps_all(const Decision& decision) {
+  return std::ranges::all_of(
+      decision.steps, [](const DecidedStep& step) { return !step.has_values() || step.kept != nullptr; });
+}
+
+std::size_t values_bytes(const Chain& chain, DType dtype) {
+  return static_cast<std::size_t>(chain.nnz()) * size_of(dtype);
+}
+
+}  // namespace
+
+PackedValues::State::State(const Plan::State& plan, Allocator given)
+    : chain(plan.problem.chain),
+      dtype(plan.problem.dtype),
+      device(plan.device),
+      backend(plan.backend),
+      allocator(given ? std::move(given) : device_allocator(plan.device)) {}
+
+void PackedValues::State::check_belongs(const Plan::State& plan) const {
+  if (plan.problem.chain == chain && plan.problem.dtype == dtype && plan.device == device) return;
+  throw Error(ErrorCode::size_mismatch,
+              message("packed: values of {} {} on {} given, the plan is of {} {} on {}", name(dtype),
+                      chain.to_string(), device.to_string(), name(plan.problem.dtype),
+                      plan.problem.chain.to_string(), plan.device.to_string()));
+}
+
+std::size_t PackedValues::State::limit() const { return 3 * values_bytes(chain, dtype); }
+
+std::size_t PackedValues::State::bytes() const {
+  const std::scoped_lock lock(mutex);
+  std::size_t sum = 0;
+  for (const PackedEntry& entry : entries) sum += entry.order.bytes;
+  return sum;
+}
+
+std::optional<DecidedStep> PackedValues::State::fitting(const Step& step, const Plan::State& plan,
+                                                        std::span<const PackedEntry> packed) const {
+  std::optional<DecidedStep> best;
+  for (const PackedEntry& entry : packed) {
+    if (entry.factor != step.factor) continue;
+    for (const Implementation& implementation : backend->implementations) {
+      // The order of values as they are given belongs to whoever packed it: there is only one such kernel.
+      const bool is_theirs = entry.order.is_as_given() || implementation.name == entry.order.family;
+      const bool is_free = step.problem.operation != plan.problem.operation;  // as accepted_for says
+      if (!is_theirs || (!is_free && plan.forced().leaves_out(implementation.name))) continue;
+      const Proposal proposal = implementation.propose(step.problem, device, &entry.order);
+      if (!proposal.refusal.empty() || (best && best->seconds <= proposal.seconds)) continue;
+      std::shared_ptr<const Executor> executor = proposal.make();
+      if (executor->order() != entry.order) continue;
+      best = DecidedStep{
+          step,        &implementation, std::move(executor), proposal.seconds, proposal.packing_seconds,
+          entry.memory};
+    }
+  }
+  return best;
+}
+
+/// Keeps the order of the fastest kernel, unless one of those packed is nearly as good, or there is no room;
+/// then what is fastest of: a slower kernel whose order has room or is packed, packing at each run.
+DecidedStep PackedValues::State::choose_kept(Step step, const Plan::State& plan, bool is_known,
+                                             std::vector<PackedEntry>& packed) const {
+  std::optional<DecidedStep> fits = fitting(step, plan, packed);
+  if (fits && is_known) return *std::move(fits);
+  std::vector<Assessment> all = accepted_for(step, plan.problem.operation, *backend, device, plan.forced());
+  if (fits && (fits->seconds <= worth_packing * all.front().proposal.seconds)) return *std::move(fits);
+  const bool is_first =
+      std::ranges::none_of(packed, [&](const PackedEntry& entry) { return entry.factor == step.factor; });
+  const std::size_t held =
+      std::accumulate(packed.begin(), packed.end(), std::size_t{0},
+                      [](std::size_t sum, const PackedEntry& entry) { return sum + entry.order.bytes; });
+
+  const auto keep = [&](DecidedStep made) {
+    const PackedOrder& order = made.executor->order();
+    std::shared_ptr<void> memory = allocator(std::max<std::size_t>(order.bytes, 1));
+    packed.push_back({step.factor, order, made.executor, memory});
+    made.kept = std::move(memory);
+    return made;
+  };
+  std::optional<DecidedStep> packing;  // of the fastest
+  for (Assessment& one : all) {
+    Proposal& proposal = one.proposal;
+    if (fits && fits->seconds <= proposal.seconds) return *std::move(fits);
+    if (packing && !always_keeps && packing->seconds + packing->packing_seconds <= proposal.seconds)
+      return *std::move(packing);
+    DecidedStep made{step, one.implementation, proposal.make(), proposal.seconds, proposal.packing_seconds};
+    if (is_first || held + made.executor->order().bytes <= limit()) return keep(std::move(made));
+    if (!packing) packing = std::move(made);
+  }
+  if (fits) return *std::move(fits);
+  return always_keeps ? keep(*std::move(packing)) : *std::move(packing);
+}
+
+std::shared_ptr<const Decision> PackedValues::State::prepare(const Plan::State& plan, const Batch& batch,
+                                                             std::span<const void* const> values,
+                                                             Stream stream) {
+  check_belongs(plan);
+  if (auto found = find(plan, batch)) return found;
+  const Problem problem = plan.with(batch);
+  const std::scoped_lock lock(mutex);
+  // A step sees what those before it have added: the gradient's products forward and back may share an order,
+  // and together they are no more than there is room for.
+  std::vector<PackedEntry> packed = entries;
+  const std::pair range(plan.number,
+                        static_cast<int>(std::bit_width(static_cast<std::uint64_t>(batch.size))));
+  const bool is_known = std::ranges::find(searched, range) != searched.end();
+  Decision decision = make_decision(problem, [&](Step step) {
+    if (step.problem.operation == Operation::gradient)
+      return choose_packing(std::move(step), plan.problem.operation, *backend, device, plan.forced());
+    return choose_kept(std::move(step), plan, is_known, packed);
+  });
+  std::vector<PackJob> jobs;
+  for (const PackedEntry& added : std::span(packed).subspan(entries.size()))
+    jobs.push_back({added.packer.get(), values[added.factor], added.memory.get()});
+  if (!jobs.empty()) {
+    backend->pack(device, jobs, stream);
+    backend->memory.synchronise(device, stream);  // from now on, runs on any stream may read them
+    entries = std::move(packed);
+    fitted.clear();  // there may be a better order now
+  }
+  constexpr std::size_t most_ranges = 256;  // of plans that come and go
+  if (searched.size() >= most_ranges) searched.clear();
+  if (!is_known) searched.push_back(range);
+  return decisions.add({plan.number, batch}, std::move(decision));
+}
+
+std::shared_ptr<const Decision> PackedValues::State::decide_with_packed(const Plan::State& plan,
+                                                                        const Batch& batch) const {
+  check_belongs(plan);
+  if (auto found = find(plan, batch)) return found;
+  if (auto found = fitted.find({plan.number, batch})) return found;
+  const Problem problem = plan.with(batch);
+  const std::scoped_lock lock(mutex);
+  Decision decision = make_decision(problem, [&](Step step) {
+    if (step.problem.operation == Operation::gradient)
+      return choose_packing(std::move(step), plan.problem.operation, *backend, device, plan.forced());
+    std::optional<DecidedStep> fits = fitting(step, plan, entries);
+    if (!fits)
+      throw Error(
+          ErrorCode::unsupported,
+          message("batch: {} of {} given, no kernel for it reads the values in an order they are packed "
+                  "in; prepare() packs them for this batch",
+                  batch.size, plan.problem.chain.to_string()));
+    return *std::move(fits);
+  });
+  return fitted.add({plan.number, batch}, std::move(decision));
+}
+
+void PackedValues::State::set_values(std::span<const void* const> values, Stream stream) {
+  const std::scoped_lock lock(mutex);
+  std::vector<PackJob> jobs;
+  for (const PackedEntry& entry : entries)
+    jobs.push_back({entry.packer.get(), values[entry.factor], entry.memory.get()});
+  if (!jobs.empty()) backend->pack(device, jobs, stream);
+  are_fresh = true;
+}
+
+PackedValues::PackedValues(const Plan& plan, Allocator allocator)
+    : state_(std::make_unique<State>(checked_state(plan.state_, "plan"), std::move(allocator))) {}
+PackedValues::PackedValues(PackedValues&&) noexcept = default;
+PackedValues& PackedValues::operator=(PackedValues&&) noexcept = default;
+PackedValues::~PackedValues() = default;
+
+bool PackedValues::is_ready(const Plan& plan, const Batch& batch) const {
+  const State& state = checked_state(state_, "packed");
+  const std::shared_ptr<const Decision> found = state.find(checked_state(plan.state_, "plan"), batch);
+  return found != nullptr && keeps_all(*found);
+}
+
+bool PackedValues::prepare(const Plan& plan, const Batch& batch, std::span<const void* const> values,
+                           Stream stream) {
+  State& state = checked_state(state_, "packed");
+  check_values(values, state.chain, state.dtype);
+  const std::shared_ptr<const Decision> decision =
+      state.prepare(checked_state(plan.state_, "plan"), batch, values, stream);
+  return keeps_all(*decision);
+}
+
+std::size_t PackedValues::bytes() const { return checked_state(state_, "packed").bytes(); }
+
+}  // namespace kronsparse

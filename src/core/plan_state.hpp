@@ -1,0 +1,152 @@
+// What is behind Plan and PackedValues: decisions by batch.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/decision.hpp"
+#include "kronsparse/plan.hpp"
+
+namespace kronsparse {
+
+/// Decisions by key, found by many threads at once. A decision is made again in some 50 us, so that
+/// forgetting all of them now and then costs less than keeping count of which were used.
+template <class Key, class Hash>
+class DecisionTable {
+ public:
+  /// Null where there is none.
+  [[nodiscard]] std::shared_ptr<const Decision> find(const Key& key) const {
+    const std::shared_lock reading(mutex_);
+    const auto found = decisions_.find(key);
+    return found == decisions_.end() ? nullptr : found->second;
+  }
+
+  /// What is there already stays.
+  std::shared_ptr<const Decision> add(const Key& key, Decision&& decision) {
+    auto made = std::make_shared<const Decision>(std::move(decision));
+    const std::unique_lock changing(mutex_);
+    if (decisions_.size() >= most) decisions_.clear();
+    return decisions_.emplace(key, std::move(made)).first->second;
+  }
+
+  void clear() {
+    const std::unique_lock changing(mutex_);
+    decisions_.clear();
+  }
+
+ private:
+  static constexpr std::size_t most = 2048;
+  mutable std::shared_mutex mutex_;
+  std::unordered_map<Key, std::shared_ptr<const Decision>, Hash> decisions_;
+};
+
+struct BatchHash {
+  std::size_t operator()(const Batch& batch) const noexcept {
+    std::uint64_t hash = static_cast<std::uint64_t>(batch.size);
+    for (const std::int64_t stride : {batch.cols_stride, batch.rows_stride})
+      hash = (hash ^ hash >> 29U) * 0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(stride);
+    return (hash ^ hash >> 32U) * 0x9e3779b97f4a7c15U;
+  }
+};
+
+struct Plan::State {
+  State(const Problem& problem_given, Device device_given, std::string_view implementation);
+
+  /// The problem with another batch; throws what is wrong with that.
+  [[nodiscard]] Problem with(const Batch& batch) const;
+  [[nodiscard]] Forced forced() const { return {forced_name, forced_argument}; }
+  /// For values that are packed at each run.
+  [[nodiscard]] std::shared_ptr<const Decision> decide(const Batch& batch) const;
+  /// What a run with these operands takes.
+  [[nodiscard]] std::shared_ptr<const Decision> decision_for(const Batch& batch,
+                                                             const Operands& operands) const;
+
+  std::uint64_t number;  ///< of the plan, never used again
+  Problem problem;
+  Device device;
+  const BackendEntry* backend;
+  std::string forced_name, forced_argument;
+  mutable DecisionTable<Batch, BatchHash> decisions;
+  std::optional<PackedValues> kept;
+  std::string implementation;  ///< of the problem's own batch
+};
+
+/// One order of a factor's values, packed.
+struct PackedEntry {
+  std::size_t factor;
+  PackedOrder order;
+  std::shared_ptr<const Executor> packer;
+  std::shared_ptr<void> memory;
+};
+
+struct PackedKey {
+  std::uint64_t plan;
+  Batch batch;
+
+  friend bool operator==(const PackedKey&, const PackedKey&) = default;
+};
+struct PackedKeyHash {
+  std::size_t operator()(const PackedKey& key) const noexcept {
+    return BatchHash{}(key.batch) ^ key.plan * 0x9e3779b97f4a7c15U;
+  }
+};
+
+struct PackedValues::State {
+  State(const Plan::State& plan, Allocator given);
+
+  void check_belongs(const Plan::State& plan) const;
+  [[nodiscard]] std::shared_ptr<const Decision> find(const Plan::State& plan, const Batch& batch) const {
+    return decisions.find({plan.number, batch});
+  }
+  /// Decides for a batch, packs what is to be kept and is not there, and waits for it.
+  std::shared_ptr<const Decision> prepare(const Plan::State& plan, const Batch& batch,
+                                          std::span<const void* const> values, Stream stream);
+  /// The best way to run a batch with what is packed; Error unsupported where there is none.
+  [[nodiscard]] std::shared_ptr<const Decision> decide_with_packed(const Plan::State& plan,
+                                                                   const Batch& batch) const;
+  /// Packs other values in every order that is there.
+  void set_values(std::span<const void* const> values, Stream stream);
+  [[nodiscard]] std::size_t bytes() const;
+
+  Chain chain;
+  DType dtype;
+  Device device;
+  const BackendEntry* backend;
+  Allocator allocator;
+  /// A plan's own: its runs are given no values, so that what no packed order serves is packed, room or not.
+  bool always_keeps = false;
+  mutable DecisionTable<PackedKey, PackedKeyHash> decisions;  ///< of batches that were prepared
+  /// Of those that were not, and take what is packed for others: preparing them may still find a faster way.
+  mutable DecisionTable<PackedKey, PackedKeyHash> fitted;
+  mutable std::mutex mutex;  ///< of the entries
+  std::vector<PackedEntry> entries;
+  /// Plans and the powers of two that batches they were prepared for lie between: others of these take what
+  /// is packed, where a kernel reads it, without a search for something better.
+  std::vector<std::pair<std::uint64_t, int>> searched;
+  /// Values were packed in the order of a stream, and nobody has waited for that.
+  std::atomic<bool> are_fresh = false;
+
+ private:
+  [[nodiscard]] std::size_t limit() const;
+  /// The best way to read values in an order that is packed.
+  [[nodiscard]] std::optional<DecidedStep> fitting(const Step& step, const Plan::State& plan,
+                                                   std::span<const PackedEntry> packed) const;
+  /// Adds to `packed` what is to be packed for the step.
+  /// `is_known`: batches like this were searched for, and what is packed will do.
+  [[nodiscard]] DecidedStep choose_kept(Step step, const Plan::State& plan, bool is_known,
+                                        std::vector<PackedEntry>& packed) const;
+};
+
+/// Null for a plan that was moved from: Error invalid_argument.
+template <class State>
+[[nodiscard]] State& checked_state(const std::unique_ptr<State>& state, const char* what);
+
+}  // namespace kronsparse
