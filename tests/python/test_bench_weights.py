@@ -23,7 +23,7 @@ def run(monkeypatch, tmp_path):
 def test_rows_and_summary_of_weights(monkeypatch, tmp_path, capsys):
     code, rows = run(monkeypatch, tmp_path)
     assert code == 0
-    assert [row["record"] for row in rows] == ["run", "host", "packed", "host", "packed", "price", "price"]
+    assert [row["record"] for row in rows] == ["run", *["host_times", "packed"] * 2, *["price"] * 2]
     for row in rows[-2:]:
         assert row["status"] == "ok" and min(row["unfrozen_s"], row["frozen_s"]) > 0
         assert max(row["unfrozen_error"], row["frozen_error"]) <= weights.ALLOWED[row["dtype"]]

@@ -12,7 +12,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from kronsparse.bench import own_sections, paper_sections
+from kronsparse.bench import own_sections, paper_sections, weights_table
 from kronsparse.bench.dataset import collect, family_of, kinds, latest, mode_of
 from kronsparse.bench.document import Document, Section, to_html, to_markdown
 from kronsparse.bench.energy_section import energy
@@ -73,7 +73,7 @@ def build(rows: Sequence[Row], title: str | None = None) -> Document:
     if found:
         sections.append(own_sections.floor_distance(measured, found))
         sections.append(own_sections.where_we_lose(measured, found))
-    sections += [*small_sections(rows), training(rows)]
+    sections += [*small_sections(rows), training(rows), *weights_table.sections(rows)]
     if found and targets_of(rows):
         sections += target_sections(rows, measured)
     if found:

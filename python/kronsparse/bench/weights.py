@@ -62,7 +62,7 @@ def main(options: argparse.Namespace) -> int:
         "run", suite="weights", machine=hardware_of(device), versions=versions, commit=machine.commit()
     )
     for dtype in options.dtypes:
-        results.add("host", **host_times(device, dtype))
+        results.add("host_times", **host_times(device, dtype))
         results.add("packed", **packed_bytes(device, dtype))
     for dtype, layout, batch, pattern in _problems(options.dtypes, options.limit, device.name == "cpu"):
         row = price(device, dtype, layout, batch, pattern)

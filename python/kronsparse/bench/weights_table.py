@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from kronsparse.bench.document import Table, markdown_table
+from kronsparse.bench.document import Section, Table, markdown_table
 from kronsparse.bench.results import Row
 
 
@@ -27,7 +27,7 @@ def price_table(rows: Sequence[Row]) -> Table:
 def sentences(rows: Sequence[Row]) -> list[str]:
     """The host's part, and what is packed."""
     told = []
-    for row in (row for row in rows if row["record"] == "host" and "frozen" in row):
+    for row in (row for row in rows if row["record"] == "host_times"):
         linear, ours = row["linear"], row["kslinear"]
         parts = [f"{name} {ours[name]:.1f} us (nn.Linear {linear[name]:.1f})" for name in linear]
         layer = f"a {row['size']}x{row['size']} `KSLinear` of two factors"
@@ -59,3 +59,10 @@ def models_table(rows: Sequence[Row]) -> Table:
         name = f"{row['model']} {row['dtype']} monarch({row['blocks']})"
         lines.append([name, f"{dense * 1e3:.2f}", f"{frozen * 1e3:.2f}", f"{frozen / dense:.3f}", taken])
     return Table(["model", "dense, ms", "auto, frozen", "over dense", "layers take"], lines)
+
+
+def sections(rows: Sequence[Row]) -> list[Section]:
+    """Those of a report: none for what was not measured."""
+    prices, models = price_table(rows), models_table(rows)
+    found = [Section("Weights that may change", [prices, *sentences(rows)])] if prices.rows else []
+    return found + ([Section("Models", [models])] if models.rows else [])
