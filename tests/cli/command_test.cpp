@@ -247,7 +247,8 @@ TEST_F(CommandTest, ChecksAndTimesChains) {
       "bench --all --device cpu --min-time 0 --runs 2 --json 'f32 batch_first B=64 1x16x16x16*16x16x16x1' "
       "'gradient f32 batch_first B=64 1x16x16x16*16x16x16x1'");
   EXPECT_EQ(timed.exit_code, 0) << timed.err;
-  for (const Json& entry : Json::parse(timed.out)["results"])
+  const Json timed_json = Json::parse(timed.out);
+  for (const Json& entry : timed_json["results"])
     EXPECT_GT(entry["median_seconds"].get<double>(), 0) << entry;
 
   const CommandResult unfit = run("check 'f32 batch_first B=9 1x8x4x4*4x5x6x1'");
