@@ -22,8 +22,8 @@ class KRONSPARSE_API Chain {
  public:
   Chain() : Chain(Pattern{}) {}  ///< the 1 x 1 matrix
   /// One factor.
-  Chain(const Pattern& factor)
-      : Chain(std::vector<Pattern>{factor}) {}  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor): a pattern is a chain of one
+  Chain(const Pattern& factor) : Chain(std::vector<Pattern>{factor}) {}
   explicit Chain(std::vector<Pattern> factors);
   Chain(std::initializer_list<Pattern> factors) : Chain(std::vector<Pattern>(factors)) {}
 

@@ -110,14 +110,14 @@ using Allocator = std::function<std::shared_ptr<void>(std::size_t bytes)>;
 ///     assert(y[0] == 8.0f);
 class FactorValues {
  public:
-  FactorValues(std::nullptr_t = nullptr) {
-  }  // NOLINT(google-explicit-constructor): what lies somewhere is given
-  template <class Element>
-  requires(!std::is_pointer_v<Element>) FactorValues(const Element* one_after_the_other)
-      : first_(one_after_the_other) {}  // NOLINT
-  template <std::ranges::contiguous_range Addresses>
-  requires std::is_pointer_v<std::ranges::range_value_t<Addresses>> FactorValues(const Addresses& of_each)
-      : each_(std::ranges::begin(of_each), std::ranges::end(of_each)) {}  // NOLINT
+  // NOLINTBEGIN(google-explicit-constructor): what lies somewhere is given
+  FactorValues(std::nullptr_t = nullptr) {}
+  template <class Element, class = std::enable_if_t<!std::is_pointer_v<Element>>>
+  FactorValues(const Element* one_after_the_other) : first_(one_after_the_other) {}
+  template <std::ranges::contiguous_range Addresses,
+            class = std::enable_if_t<std::is_pointer_v<std::ranges::range_value_t<Addresses>>>>
+  FactorValues(const Addresses& of_each) : each_(std::ranges::begin(of_each), std::ranges::end(of_each)) {}
+  // NOLINTEND(google-explicit-constructor)
 
   /// An address for each factor; none where none was given.
   [[nodiscard]] KRONSPARSE_API std::vector<const void*> addresses(const Chain& chain, DType dtype) const;

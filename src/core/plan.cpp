@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "core/message.hpp"
@@ -59,8 +60,8 @@ std::vector<const void*> FactorValues::addresses(const Chain& chain, DType dtype
   return all;
 }
 
-Plan::State::State(const Problem& problem_given, Device device_given, std::string_view implementation_given)
-    : number(next_number()), problem(problem_given), device(device_given), backend(nullptr) {
+Plan::State::State(Problem problem_given, Device device_given, std::string_view implementation_given)
+    : number(next_number()), problem(std::move(problem_given)), device(device_given) {
   problem.validate();
   backend = &backend_of(device);
   const Forced found = forced_or_variable(implementation_given);

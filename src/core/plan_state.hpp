@@ -50,7 +50,7 @@ class DecisionTable {
 
 struct BatchHash {
   std::size_t operator()(const Batch& batch) const noexcept {
-    std::uint64_t hash = static_cast<std::uint64_t>(batch.size);
+    auto hash = static_cast<std::uint64_t>(batch.size);
     for (const std::int64_t stride : {batch.cols_stride, batch.rows_stride})
       hash = (hash ^ hash >> 29U) * 0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(stride);
     return (hash ^ hash >> 32U) * 0x9e3779b97f4a7c15U;
@@ -58,7 +58,7 @@ struct BatchHash {
 };
 
 struct Plan::State {
-  State(const Problem& problem_given, Device device_given, std::string_view implementation);
+  State(Problem problem_given, Device device_given, std::string_view implementation_given);
 
   /// The problem with another batch; throws what is wrong with that.
   [[nodiscard]] Problem with(const Batch& batch) const;
@@ -72,7 +72,7 @@ struct Plan::State {
   std::uint64_t number;  ///< of the plan, never used again
   Problem problem;
   Device device;
-  const BackendEntry* backend;
+  const BackendEntry* backend = nullptr;
   std::string forced_name, forced_argument;
   mutable DecisionTable<Batch, BatchHash> decisions;
   std::optional<PackedValues> kept;

@@ -78,7 +78,7 @@ struct Arguments {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
 // Volatile, as are the waits below: the first loads must be issued before the wait for the kernel ahead. Not
-// "nc": the kernel ahead may be the one that packs the weights, and such loads may find what was there before.
+// "nc": the kernel ahead may be the one that packs the weights, and such loads may find what was there.
 __device__ inline uint4 load_weights(const uint4* address) {
   uint4 v;
   asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
