@@ -104,7 +104,7 @@ double share_of_values(const Chain& chain) {
          (static_cast<double>(chain.rows()) * static_cast<double>(chain.cols()));
 }
 
-/// What a run takes, by the cost models.
+/// The cost of a run, by the cost models.
 struct Cost {
   std::string implementation;
   double seconds = 0;

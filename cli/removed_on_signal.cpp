@@ -11,7 +11,7 @@
 namespace kronsparse::cli {
 namespace {
 
-// What the handler reads: no memory that could be freed meanwhile.
+// The handler reads these: no memory that could be freed meanwhile.
 std::array<char, PATH_MAX> file_name;
 std::atomic<bool> is_there{false};
 static_assert(std::atomic<bool>::is_always_lock_free);

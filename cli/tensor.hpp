@@ -69,7 +69,7 @@ struct Inputs {
 
   /// x, g, bias and y; not the values.
   [[nodiscard]] Operands operands(Tensor& y) const;
-  /// Where each factor's values begin.
+  /// The address of each factor's values.
   [[nodiscard]] std::vector<const void*> value_addresses() const;
 };
 
@@ -79,7 +79,7 @@ struct Inputs {
 [[nodiscard]] Inputs random_inputs(const Problem& problem, std::uint64_t seed);
 /// A matrix with a batch dimension: (B, features) or (features, B). Stride 0 is dense.
 [[nodiscard]] Tensor batch_tensor(const Problem& problem, std::int64_t features, std::int64_t stride);
-/// What the gradient of several factors writes is one row of all their values.
+/// The gradient of several factors writes one row of all their values.
 [[nodiscard]] Tensor output_tensor(const Problem& problem);
 /// Numbers added up for one element of the result of a problem with one factor.
 [[nodiscard]] std::int64_t sum_length(const Problem& problem);

@@ -26,7 +26,7 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-/// What a call asks for besides tensors, as one number: a byte each, in this order. The last is 1 for calls
+/// The settings of a call, as one number: a byte each, in this order. The last is 1 for calls
 /// that nobody has looked at the frozen weights for: those of compiled code.
 struct Settings {
   Activation activation;
@@ -90,7 +90,7 @@ class Array {
 
 std::string factor_name(std::size_t at) { return "factors[" + std::to_string(at) + "]"; }
 
-/// What all operators begin with: who computes what, and with which weights.
+/// The beginning of all operators: the checks, the plan, and the weights.
 class Call {
  public:
   Call(const Tensor& x, const Tensors& factors, const std::optional<Tensor>& bias, Operation operation,
@@ -227,7 +227,7 @@ Tensor product(const Tensor& x, const Tensors& factors, const std::optional<Tens
   return y;
 }
 
-/// Where backward finds what the forward product left; null where a copy lies so that it cannot be read.
+/// The intermediates that the forward product left for backward; null where a copy is not aligned.
 void* intermediates_in(const Tensor& tensor, std::size_t bytes, Device device) {
   const auto sizes = sizes_of(tensor);
   if (sizes.size() != 1 || static_cast<std::size_t>(sizes[0]) != bytes + alignment)

@@ -128,7 +128,7 @@ class Registry {
 std::shared_ptr<const Plan> find_plan(const PlanKey& key) {
   const std::uint64_t settings = settings_of(key);
   const std::uint64_t hash = hash_of(settings, key.sizes);
-  // What a thread used last needs no lock.
+  // Each thread keeps the plans it used last, and needs no lock for them.
   thread_local std::array<Entry, 64> recent;
   Entry& slot = recent[hash % recent.size()];
   if (slot.plan == nullptr || slot.hash != hash || !slot.is_for(settings, key.sizes)) {

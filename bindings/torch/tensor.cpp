@@ -194,7 +194,7 @@ Tensor make_tensor(std::span<const std::int64_t> sizes, DType dtype, Device devi
   std::int64_t stride = 1;
   for (std::size_t at = sizes.size(); at-- > 0;) {
     strides[at] = stride;
-    // What wraps around is refused by torch, for its size.
+    // Torch refuses a size that wraps around.
     stride = static_cast<std::int64_t>(static_cast<std::uint64_t>(stride) *
                                        static_cast<std::uint64_t>(std::max<std::int64_t>(sizes[at], 1)));
   }

@@ -172,7 +172,7 @@ KRONSPARSE_API kronsparse_status kronsparse_candidates(const kronsparse_problem*
                                                        kronsparse_candidate* candidates, size_t capacity,
                                                        size_t* count);
 
-/* What the cost model expects of the implementations that a plan with values on this device
+/* The cost model's time for the implementations that a plan with values on this device
  * would take, in seconds per run, without packing; kronsparse_plan_predict has both. Nothing is allocated or
  * measured. device and implementation as for kronsparse_plan_create. */
 KRONSPARSE_API kronsparse_status kronsparse_predict(const kronsparse_problem* problem, const char* device,
@@ -204,7 +204,7 @@ KRONSPARSE_API kronsparse_status kronsparse_plan_workspace(const kronsparse_plan
 /* Bytes of what factors hand on, for kronsparse_operands.intermediates. */
 KRONSPARSE_API kronsparse_status kronsparse_plan_intermediates(const kronsparse_plan* plan,
                                                                const kronsparse_batch* batch, size_t* bytes);
-/* What the cost model expects of a run of such a batch, and of the packing that comes before it where the
+/* The cost model's time for a run of such a batch, and for the packing that comes before it where the
  * plan keeps no values. */
 KRONSPARSE_API kronsparse_status kronsparse_plan_predict(const kronsparse_plan* plan,
                                                          const kronsparse_batch* batch, double* seconds,

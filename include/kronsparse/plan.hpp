@@ -20,7 +20,7 @@ namespace kronsparse {
 
 class PackedValues;
 
-/// What of a problem may be another in every run: how many samples there are, and how they lie.
+/// The part of a problem that may differ in every run: how many samples there are, and how they lie.
 struct Batch {
   std::int64_t size = 1;
   std::int64_t cols_stride = 0;  ///< as in Problem; 0 means dense
@@ -94,7 +94,7 @@ struct ImplementationInfo {
 /// out, given back when the last copy of the pointer goes. May throw.
 using Allocator = std::function<std::shared_ptr<void>(std::size_t bytes)>;
 
-/// Where the values of a chain's factors lie, each a (a,b,c,d) array: an address for each factor, left factor
+/// The addresses of a chain's values, (a,b,c,d) arrays: an address for each factor, left factor
 /// first (an array, a vector or a span of them), or one address where they lie one after the other in that
 /// order. No address is for the gradient of one factor, which has no values.
 ///
@@ -127,7 +127,7 @@ class FactorValues {
   std::vector<const void*> each_;
 };
 
-/// What runs a chain. Which kernels run is decided when a batch is seen for the first time, and looked up
+/// A chain made ready to run. Kernels are chosen when a batch is seen for the first time, and looked up
 /// afterwards. `run` never allocates device memory, never synchronises a device, and may be called from
 /// several threads at once. Movable, not copyable.
 ///
@@ -187,7 +187,7 @@ class KRONSPARSE_API Plan {
 
   [[nodiscard]] const Problem& problem() const;
   [[nodiscard]] Device device() const;
-  /// What runs a batch: the names of the implementations, in the order of the steps, joined by " + ". Without
+  /// The names of the implementations that run a batch, in the order of the steps, joined by " + ". Without
   /// a batch, the problem's own.
   [[nodiscard]] std::string implementation(const Batch& batch) const;
   [[nodiscard]] const std::string& implementation() const;

@@ -247,7 +247,7 @@ kronsparse_status kronsparse_predict(const kronsparse_problem* problem, const ch
     converted.validate();
     const Device place = device_of(device);
     if (implementation == nullptr) {
-      // What a plan that keeps its values takes: the fastest, whatever packing costs.
+      // A plan that keeps its values takes the fastest, whatever packing costs.
       double sum = 0;
       bool is_accepted = true;
       for (const Problem& step : steps_of(converted)) {

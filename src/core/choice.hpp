@@ -24,7 +24,7 @@ struct Forced {
   [[nodiscard]] bool leaves_out(std::string_view implementation) const noexcept;
 };
 
-/// What the caller says, or else the variable KRONSPARSE_IMPL.
+/// The caller's word, or else that of the variable KRONSPARSE_IMPL.
 [[nodiscard]] Forced forced_or_variable(std::string_view forced);
 
 /// The answers of a table, those that accept first, cheapest first; the table's

@@ -12,7 +12,7 @@
 namespace kronsparse {
 namespace {
 
-/// What run_decision reads and writes, by location.
+/// The addresses that run_decision reads and writes, by location.
 class Addresses {
  public:
   Addresses(const Decision& decision, const Operands& operands, const Workspace& workspace)

@@ -1,4 +1,4 @@
-// What runs a problem: an executor for each of its steps, and the memory they share.
+// A problem decided: an executor for each of its steps, and the memory they share.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ struct DecidedStep {
   }
 };
 
-/// Where the parts of a run's memory begin; 0 bytes where a part is not needed.
+/// The sizes of a run's memory; 0 bytes for a part that is not needed.
 struct MemoryLayout {
   std::vector<std::size_t> intermediates;  ///< from the beginning of theirs, by index; the first is unused
   std::size_t intermediate_bytes = 0;
@@ -57,7 +57,7 @@ struct Decision {
 /// Whether a run with such operands needs a step.
 [[nodiscard]] bool is_wanted(const Decision& decision, const Step& step, const Operands& operands);
 
-/// Where the parts of a run's workspace begin. Packed values are first, in the order of the steps.
+/// The beginnings of the parts of a run's workspace. Packed values are first, in the order of the steps.
 struct Workspace {
   std::size_t intermediates = 0;  ///< begin of them, unless the operands have a place for them
   std::size_t scratch = 0;        ///< begin of the first

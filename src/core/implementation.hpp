@@ -35,7 +35,7 @@ struct PackedOrder {
   friend bool operator==(const PackedOrder&, const PackedOrder&) = default;
 };
 
-/// Of the gradient, which reads none.
+/// The order of a gradient, which reads no values.
 inline const PackedOrder no_order;
 
 /// The values of one run, in the executor's order.
@@ -54,7 +54,7 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
   virtual ~Executor() = default;
 
-  /// Of the values that run() takes.
+  /// The order of the values that run() takes.
   [[nodiscard]] virtual const PackedOrder& order() const noexcept = 0;
   /// Writes order().bytes bytes at `packed`, which is aligned to 256 bytes and may hold anything, in the
   /// order of the stream. Not called for the gradient. No allocation, no synchronisation.

@@ -13,7 +13,7 @@
 
 namespace kronsparse {
 
-/// What the caller calls an argument. It becomes a text only where something is wrong: every run is checked.
+/// The caller's name for an argument. It becomes a text only where something is wrong: every run is checked.
 struct ArgumentName {
   // NOLINTNEXTLINE(google-explicit-constructor): a name is what is given
   constexpr ArgumentName(const char* given) : word(given) {}

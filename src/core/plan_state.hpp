@@ -1,4 +1,4 @@
-// What is behind Plan and PackedValues: decisions by batch.
+// The insides of Plan and PackedValues: decisions by batch.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ class DecisionTable {
     return found == decisions_.end() ? nullptr : found->second;
   }
 
-  /// What is there already stays.
+  /// A decision that is there already stays.
   std::shared_ptr<const Decision> add(const Key& key, Decision&& decision) {
     auto made = std::make_shared<const Decision>(std::move(decision));
     const std::unique_lock changing(mutex_);
@@ -65,7 +65,7 @@ struct Plan::State {
   [[nodiscard]] Forced forced() const { return {forced_name, forced_argument}; }
   /// For values that are packed at each run.
   [[nodiscard]] std::shared_ptr<const Decision> decide(const Batch& batch) const;
-  /// What a run with these operands takes.
+  /// The decision that a run with these operands takes.
   [[nodiscard]] std::shared_ptr<const Decision> decision_for(const Batch& batch,
                                                              const Operands& operands) const;
 
@@ -124,7 +124,7 @@ struct PackedValues::State {
   /// A plan's own: its runs are given no values, so that what no packed order serves is packed, room or not.
   bool always_keeps = false;
   mutable DecisionTable<PackedKey, PackedKeyHash> decisions;  ///< of batches that were prepared
-  /// Of those that were not, and take what is packed for others: preparing them may still find a faster way.
+  /// Decisions for the others, which take what is packed for those: preparing may still find a faster way.
   mutable DecisionTable<PackedKey, PackedKeyHash> fitted;
   mutable std::mutex mutex;  ///< of the entries
   std::vector<PackedEntry> entries;

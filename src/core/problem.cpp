@@ -82,7 +82,7 @@ void Problem::validate() const {
     refuse(message("mode: {} given with dtype {}, allowed with f32 only", name(mode), name(dtype)));
   validate_matrix(*this, cols_matrix(*this), "cols_stride");
   validate_matrix(*this, rows_matrix(*this), "rows_stride");
-  // What factors hand on. The gradient's workspace has all of it, and the largest once or twice more.
+  // Intermediates must fit. The gradient's workspace has all of them, and the largest once or twice more.
   std::int64_t handed_on = 0;
   const auto element = static_cast<std::int64_t>(size_of(dtype));
   for (std::size_t factor = 1; factor < chain.size(); ++factor) {

@@ -9,7 +9,7 @@
 
 namespace kronsparse {
 
-/// What a step reads or writes.
+/// The kinds of memory that a step reads or writes.
 enum class Place : std::uint8_t {
   nothing,
   x,  ///< the operands of the run, by their names

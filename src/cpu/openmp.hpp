@@ -1,4 +1,4 @@
-// What OpenMP is set to, without using it.
+// The number of threads that OpenMP is set to, without using it.
 #pragma once
 
 namespace kronsparse {

@@ -1,4 +1,4 @@
-// What packing values costs on the CPU, and what is said where they are packed for somebody else.
+// The cost of packing values on the CPU, and the refusal of those that are packed in another order.
 #pragma once
 
 #include "kronsparse/problem.hpp"

@@ -70,7 +70,7 @@ class Batch {
   std::int64_t feature_step_;
 };
 
-/// What a run takes on one thread. Up to twice what was measured where operands stay in caches (Neoverse
+/// Seconds of a run on one thread. Up to twice what was measured where operands stay in caches (Neoverse
 /// N1), so that it is chosen only where it is faster by far: sums of one term, or outputs of one.
 double seconds_alone(const Problem& problem) {
   constexpr double seconds_per_run = 5e-7;

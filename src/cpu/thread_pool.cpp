@@ -134,7 +134,7 @@ class Ballast {
   void* begin_;
 };
 
-/// What a helper is given before it is needed.
+/// Scratch for a helper, before it is needed.
 struct Helper {
   std::atomic<Scratch*> mail{nullptr};  ///< owned; the helper takes it when it joins a run
   std::size_t bytes_given = 0;

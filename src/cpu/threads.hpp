@@ -3,7 +3,7 @@
 
 namespace kronsparse {
 
-/// What OpenMP would use here and now, where a runtime of it is loaded (omp_set_num_threads,
+/// The threads that OpenMP would use here and now, where a runtime of it is loaded (omp_set_num_threads,
 /// torch.set_num_threads; 1 inside a parallel region); else OMP_NUM_THREADS, else the CPUs of this process.
 /// The threads are this library's own: thread_pool.hpp.
 [[nodiscard]] int thread_count();

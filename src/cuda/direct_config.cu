@@ -103,7 +103,7 @@ double lines_of_load(const Shape& shape, const Product& p) {
   return p.d > shape.block_j ? std::max(8.0, static_cast<double>(std::min<std::int64_t>(p.d, 64)) / 2) : 8;
 }
 
-/// Of a warp.
+/// Seconds of a warp.
 double steps_and_ending(const Cut& cut, const Costs& costs) {
   const Shape& shape = cut.shape;
   const double steps = std::ceil(1.0 * cut.steps / shape.at_once) * costs.round + cut.steps * costs.step;
@@ -156,7 +156,7 @@ class Bound {
     const double row_warps =
         static_cast<double>(p.a * divided_up(p.b, shape.tile_k()) * cut.j_groups) * cut.l_warps;
     const double weights = row_warps * cut.chunk_bytes() / facts.memory_rate;
-    // Of all rows and samples, however these are shared out to blocks and warps.
+    // For all rows and samples, however these are shared out to blocks and warps.
     const double sample_tiles = static_cast<double>(p.batch) / tile_samples;
     const double lines = cut.steps * shape.loads() * sample_tiles * lines_of_load(shape, p);
     const double operands = cut.steps * shape.operands() * std::ceil(sample_tiles / shape.tiles);

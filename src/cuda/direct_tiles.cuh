@@ -155,7 +155,8 @@ struct SharedLayout {
   return layout;
 }
 
-/// Of a cut, what packed_place() depends on: rows are numbered through all blocks, steps through all warps.
+/// The numbers of a cut that packed_place() depends on: rows are numbered through all blocks, steps through
+/// all warps.
 [[nodiscard]] inline PackedOrder packed_order(const Cut& cut) {
   const Shape& shape = cut.shape;
   return {.family = "direct",

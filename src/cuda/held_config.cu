@@ -32,7 +32,7 @@ void let_first_blocks_ask(Cut& cut, const Product& p, const GpuFacts& facts) {
   if (cut.early_tiles > 0) cut.early_blocks = static_cast<int>(free);
 }
 
-/// What a run's seconds are made of.
+/// The parts of a run's seconds.
 struct Parts {
   double working, reading;  ///< beside each other
   double added;             ///< to the longest

@@ -163,7 +163,7 @@ struct SharedLayout {
   return layout;
 }
 
-/// Of a cut, what packed_place() depends on: tiles are numbered through all blocks.
+/// The numbers of a cut that packed_place() depends on: tiles are numbered through all blocks.
 [[nodiscard]] inline PackedOrder packed_order(const Cut& cut) {
   return {.family = "held", .numbers = {cut.shape.d, std::int64_t{cut.tiles} * cut.k_blocks}};
 }

@@ -85,7 +85,7 @@ struct WeightOrder {
   return layout;
 }
 
-/// What place() depends on.
+/// The numbers that place() depends on.
 [[nodiscard]] inline PackedOrder packed_order(const WeightOrder& order, bool transposed) {
   return {.family = "mma",
           .numbers = {transposed, order.j_groups, order.k_tiles, order.chunks, order.j_count, order.tile_k,

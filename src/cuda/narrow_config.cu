@@ -56,12 +56,12 @@ constexpr double wait_clocks = 304, slab_clocks = 79, output_clocks = 0.342;    
 constexpr double x_refill_seconds = 1.565e-6, weight_refill_seconds = 2.19e-6;  // of all stages of a ring
 constexpr double add_seconds = 0.165e-6, add_rate = 276 * clock;
 constexpr double exchange_seconds = 0.413e-6, exchange_rate = 20.8 * clock;
-// Of two blocks, with all adding up; and of each further warpgroup.
+// For two blocks, with all adding up; and for each further warpgroup.
 constexpr double pair_seconds = 0.105e-6, pair_rate = 52.7 * clock, lending_seconds = 0.055e-6;
 constexpr double wave_seconds = 1.91e-6;
 constexpr double mixed = 0.375;  // of what could happen at the same time
 
-/// Of rows of x that are shorter than a box's.
+/// Seconds for rows of x that are shorter than a box's.
 double short_row_share(const Shape& shape) { return shape.block_j == 8 ? 7.55 : 3.0; }
 
 double slab_seconds_of(const Shape& shape) {
@@ -73,7 +73,7 @@ double gained_seconds(double from_memory, double to_blocks) {
   return 0.944e-6 + std::min(0.511 * std::min(from_memory, to_blocks), 0.357e-6);
 }
 
-/// Of sums of so many warpgroups that meet.
+/// Seconds for the sums of so many warpgroups to meet.
 double ending_seconds(const Cut& cut, double at_work) {
   const double sum_bytes = static_cast<double>(cut.rows) * cut.shape.sample_bytes();
   if (cut.exchanges())
@@ -160,7 +160,7 @@ class Bound {
     const int at_work = std::min(cut_.shape.max_warpgroups(), cut_.slabs);
     return seconds(most_blocks, fewest, at_work, 1, ending_seconds(cut_, 1));
   }
-  /// Of cuts that have so many of these; of stages there are at least so many.
+  /// A bound for cuts that have so many of these, and at least so many stages.
   [[nodiscard]] double seconds(const Cut& cut, int stages) const {
     const double stage_bytes =
         cut.stage_slabs * (static_cast<double>(cut.slab_x_bytes()) + cut.shape.slab_weight_bytes());
@@ -171,7 +171,7 @@ class Bound {
     const double at_work = std::min(cut.warpgroups, fillings);
     return seconds(room, fillings, at_work, cut.stage_slabs, ending_seconds(cut_, at_work));
   }
-  /// Of cuts that have so many stages: what it takes to fill them again and again, each ring by itself.
+  /// A bound for cuts that have so many stages: the time to fill them again and again, each ring by itself.
   [[nodiscard]] double refill_seconds(const Cut& cut) const {
     const double fillings = cut.fillings();
     const double x = cut.x_stages < fillings ? fillings / cut.x_stages * x_refill_seconds : 0;

@@ -264,7 +264,7 @@ struct Lending {
   return layout;
 }
 
-/// Of a cut, what packed_place() depends on: slabs are numbered through all blocks that split l.
+/// The numbers of a cut that packed_place() depends on: slabs are numbered through all blocks that split l.
 [[nodiscard]] inline PackedOrder packed_order(const Cut& cut) {
   return {.family = "narrow",
           .numbers = {cut.shape.block_j, cut.shape.outputs, std::int64_t{cut.slabs} * cut.splits,

@@ -1,6 +1,6 @@
 // The ways in which a thread of the packing kernel reads values and makes units of them.
 //
-// What lies together in the values' array goes to several units, as often as not: neighbouring j, or, where
+// Neighbours in the values' array go to several units, as often as not: neighbouring j, or, where
 // the product is transposed, neighbouring k. So a thread takes `units` units at once. It loads vectors of
 // [high][units][low] elements, as they lie, and makes units of them in registers: of a unit's elements, `low`
 // are neighbours, and `high` of these lie apart by what the other units' take.
@@ -24,7 +24,7 @@ struct PackForm {
   /// That are read before any is written, so that enough is on its way.
   [[nodiscard]] constexpr int repeats_at_once() const { return vectors() >= 4 ? 1 : 4 / vectors(); }
 
-  /// Of an element of a unit: the bits of its number in the order of `at`, as one number.
+  /// The bits of an element's number in its unit, in the order of `at`, as one number.
   [[nodiscard]] constexpr int ordered(int element) const {
     int number = 0;
     for (int bit = 0; bit < bits(); ++bit)

@@ -31,7 +31,7 @@ struct PackDigit {
   PackStep step;
 };
 
-/// What becomes of an element on its way: floats may become a TF32 number and what that leaves.
+/// The way of an element: a float may become a TF32 number and the rest.
 enum class PackElements : std::uint8_t { same, split_floats };
 
 struct PackLayout {
@@ -87,7 +87,7 @@ struct PackLayout {
   [[nodiscard]] std::int64_t source(const PackStep& step) const {
     return step.k * k_stride() + step.l * l_stride() + step.j;
   }
-  /// Of all i.
+  /// The units of all i.
   [[nodiscard]] std::int64_t all_units() const { return a * units; }
 };
 

@@ -122,10 +122,10 @@ void order_threads(const PackLayout& layout, Fit& fit) {
   }
 }
 
-/// What one thread does in turn: its place is found out once. A digit, or a part of one, behind those of a
-/// warp.
+/// The items that one thread takes in turn, so that their place is found out once: a digit, or a part of one,
+/// behind those of a warp.
 std::optional<PackDigit> repeated(Fit& fit, std::int64_t items) {
-  // Where there is less to do, threads are better than turns.
+  // Threads are better than turns for little work.
   constexpr std::int64_t enough_items = 132 * 768, warp = 32;
   std::int64_t before = 1;
   for (std::size_t n = 0; n < fit.digits.size(); before *= fit.digits[n++].count) {

@@ -152,7 +152,7 @@ class Launcher {
       blocks += static_cast<unsigned>(std::clamp<std::uint64_t>(
           needed, 1, std::max<std::uint64_t>(static_cast<std::uint64_t>(share), 1)));
     }
-    // What comes after the last task is nobody's.
+    // Blocks after the last task are nobody's.
     for (int n = count_; n <= most_tasks; ++n) all_.first_block[n] = blocks;
     count_ = 0;
     launch(name_, kernel_,

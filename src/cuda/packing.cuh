@@ -24,7 +24,7 @@ struct alignas(16) Unit {
   std::uint32_t words[4];
 };
 
-/// Where an item's first element lies among the values, where its first unit goes; and its weight, which
+/// The place of an item's first element among the values and of its first unit; and its weight, which
 /// counts where some do not exist.
 template <class Index>
 struct Place {
@@ -238,7 +238,7 @@ __host__ __device__ __forceinline__ void pack_item(const PackTask& task, Place<I
   }
 }
 
-/// What pack_item leaves: units that have places of weights which do not exist, element by element.
+/// Packs the units that pack_item leaves, those with padding, element by element.
 template <class Index>
 __host__ __device__ __forceinline__ void pad_item(const PackTask& task, Place<Index> place) {
   for (std::uint32_t repeat = 0; repeat < task.repeats; ++repeat, place.add(task.repeat, 1)) {

@@ -184,7 +184,7 @@ struct SharedLayout {
   return layout;
 }
 
-/// Of a cut, what packed_place() depends on.
+/// The numbers of a cut that packed_place() depends on.
 [[nodiscard]] inline PackedOrder packed_order(const Cut& cut) {
   return {.family = "resident", .numbers = {cut.shape.d, cut.shape.fragments, cut.k_tiles}};
 }

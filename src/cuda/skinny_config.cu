@@ -21,11 +21,11 @@ constexpr double other_samples = 1.3;                             // blocks find
 constexpr double group_seconds = 0.7e-6;                          // of each but the first
 constexpr double turn_seconds = 1.0e-6, round_seconds = 0.15e-6;  // alike
 
-/// Of a thread, about.
+/// Registers of a thread, about.
 double registers_of(int n_tiles) { return n_tiles < 4 ? 168 : 255; }
 /// Clusters of 4 and 8 leave some of each GPU cluster of 16 or 18 SMs idle: 128 blocks take two turns.
 double usable_share(int cluster) { return cluster == 8 ? 0.72 : cluster == 4 ? 0.9 : 1.0; }
-/// Of blocks or warps that add up.
+/// Seconds for blocks or warps to add up.
 double meeting_seconds(int cluster) { return cluster > 1 ? (0.6 + 0.05 * cluster) * 1e-6 : 0.1e-6; }
 
 /// Neighbouring j of x that come with those of a panel. Sectors of 32 bytes come whole: of x with features
@@ -64,7 +64,7 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double stagings = cut.segments > 1 ? cut.groups : 1;
   const double x_elements = samples * cut.positions<T>() * cut.segments * stagings;
   const double outputs = cut.groups * cut.rows_per_group * Tile<T>::tile_k * samples;  // before splits add up
-  // What warps have in flight comes once in a latency.
+  // Loads that warps have in flight come once in a latency.
   const double warps = cut.warps() * std::min(resident, rounds);
   const double in_flight = warps * std::min(tiles_in_flight<T>(cut.n_tiles), cut.tiles_per_warp) * tile_bytes;
   const double loads =
@@ -113,7 +113,7 @@ class Bound {
     panels_ = static_cast<double>(p.a) * cut.j_groups * cut.cluster * chunks;
     most_warps_ = static_cast<int>(65536 / (registers_of(cut.n_tiles) * 32));
 
-    // What all blocks have to do, whatever rows and terms there are for nothing.
+    // The work of all blocks, without the rows and terms that are padding.
     const double all_rows =
         panels_ * static_cast<double>(ceil_div<std::int64_t>(p.b, Tile<T>::tile_k) * cut.j_group);
     const double l_tiles = static_cast<double>(ceil_div<std::int64_t>(p.c, Tile<T>::tile_l));
@@ -134,7 +134,7 @@ class Bound {
     const bool is_copied = cut.vector && cut.run == Tile<T>::vector;
     waits_of_warp_ = is_copied ? 0 : cut.vector ? x_loads / loads_in_flight(cut.n_tiles) : x_loads;
     wait_ = l2_latency * (cut.vector ? 1 : samples > 1 ? 2.5 : 1.5);
-    // Of segments there are as few as possible: what is staged at once is more than half of what fits.
+    // Segments are as few as possible: more than half of what fits is staged at once.
     const double all_x = x_elements * cut.j_group * sizeof(T),
                  memory = static_cast<double>(facts.shared_bytes);
     is_segmented_ = all_x > memory;
@@ -148,7 +148,7 @@ class Bound {
     common_ = start + dram_latency + std::max(weights, multiplying) + exchange;
   }
 
-  /// Of cuts with so many groups of rows or more.
+  /// A bound for cuts with so many groups of rows or more.
   [[nodiscard]] double seconds(int groups = 1) const {
     return common_ + staging(groups, 1, 1, max_warps) + finishing(groups);
   }
@@ -163,7 +163,7 @@ class Bound {
   }
 
  private:
-  /// Where x does not fit as a whole, every group stages it again.
+  /// Every group stages x again if it does not fit as a whole.
   [[nodiscard]] double staging(int groups, double exposed, double turns, int warps) const {
     const double stagings = is_segmented_ ? groups : 1;
     return stagings * exposed * x_ + turns * std::max(1.0, stagings * waits_of_warp_ / warps) * wait_;

@@ -64,7 +64,7 @@ decltype(auto) dispatch_type(DType dtype, Body&& body) {
   return p.a * cut.j_groups * cut.k_blocks * cut.cluster;
 }
 
-/// Of 16 bytes, of all packed weights.
+/// The vectors of 16 bytes of all packed weights.
 [[nodiscard]] inline std::int64_t packed_vectors(const Cut& cut, const Product& p) {
   return blocks_of_weights(cut, p) * cut.groups * cut.warps() * cut.segments * cut.tiles_per_warp * 32;
 }

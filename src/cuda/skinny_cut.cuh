@@ -28,7 +28,7 @@ struct Tile {
   struct Place {
     int k, l;
   };
-  /// Where element `e` of `lane` lies in the tile. Half types: the A fragment of m16n8k16.
+  /// The place of element `e` of `lane` in the tile. Half types: the A fragment of m16n8k16.
   __host__ __device__ static constexpr Place place(int lane, int e) {
     if constexpr (tensor_core)
       return {lane / 4 + 8 * (e / 2 % 2), lane % 4 * 2 + 8 * (e / 4) + e % 2};
@@ -128,8 +128,8 @@ template <class T>
   return layout;
 }
 
-/// Of a cut, what packed_place() depends on. Tiles are numbered through all warps that split l, unless they
-/// are staged in segments; rows through a block, and through all blocks, unless these split l.
+/// The numbers of a cut that packed_place() depends on. Tiles are numbered through all warps that split l,
+/// unless they are staged in segments; rows through a block, and through all blocks, unless these split l.
 [[nodiscard]] inline PackedOrder packed_order(const Cut& cut) {
   const bool through_warps = cut.segments == 1, through_all = cut.cluster == 1;
   const std::int64_t block_rows = static_cast<std::int64_t>(cut.rows_per_group) * cut.groups;

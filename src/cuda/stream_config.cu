@@ -19,7 +19,7 @@ constexpr double exchange_rate = 19e9;  // of an SM to others of its cluster
 constexpr double exchange_seconds = 1.26e-6, collecting_seconds = 1.04e-6, staging_seconds = 1.42e-6;
 constexpr double row_seconds = 0.24e-6, turn_seconds = 1.5e-6;
 
-/// Of the SMs, by clusters.
+/// The share of the SMs that clusters can use.
 double usable_share(int cluster) { return cluster == 8 ? 0.72 : cluster == 4 ? 0.9 : 1.0; }
 
 /// Neighbouring j of x that come with those of a panel: whole sectors of 32 bytes.
@@ -29,7 +29,7 @@ double fetched_j_of(const Cut& cut, const Product& p) {
              : std::max<double>(cut.j_group, std::min<double>(static_cast<double>(p.d), 16));
 }
 
-/// What threads do for x, turn by turn: they wait for what they have in flight.
+/// Seconds of the threads that bring x, turn by turn: they wait for what they have in flight.
 double staging_of(const Cut& cut, double x_elements, double threads, double turns) {
   const bool is_copied = cut.bytes != 0 && cut.run == vector;
   const double loads = x_elements * cut.j_group / vector / threads;
@@ -37,7 +37,7 @@ double staging_of(const Cut& cut, double x_elements, double threads, double turn
   return staging_seconds + turns * (waits * load_latency + loads * (cut.bytes != 0 ? 37e-9 : 300e-9));
 }
 
-/// Of a warpgroup's instruction.
+/// Seconds of a warpgroup's instruction.
 double step_clocks(const Cut& cut) { return std::max(16 + cut.samples / 4.0, cut.samples / 2.0); }
 
 /// Sums of a cluster's blocks that meet.
@@ -58,7 +58,7 @@ double storing_of(const Cut& cut, const Product& p, double samples, double outpu
 /// three quarters of it.
 double margin_of(const Product& p) { return p.batch <= 32 ? 1 : p.d > 1 ? 1.3 : p.c < 512 ? 0.76 : 1; }
 
-/// Where two blocks fit on an SM, a kernel's weights come while the one before it still runs.
+/// Two blocks on an SM let a kernel's weights come while the one before it still runs.
 double body_of(bool overlaps, double weights, double x, double multiplying) {
   return overlaps ? std::max(weights, x + multiplying)
                   : 0.28e-6 + std::max(0.16e-6 + weights, x) + 0.3 * multiplying;
@@ -116,7 +116,7 @@ class Bound {
     x_bytes_ = x_elements * fetched_j_of(cut, p) * 2;
     staging_ = cut.boxes ? box_latency : staging_of(cut, x_elements, most_threads, 0);
     staging_of_turn_ = cut.boxes ? 0 : staging_of(cut, x_elements, most_threads, 1) - staging_;
-    // What blocks do at their end grows by the row, and by the row of a warpgroup.
+    // The end of a block grows by the row, and by the row of a warpgroup.
     const auto ending = [&](int rows, double block_rows) {
       Cut with_rows = cut;
       with_rows.rows = rows;
@@ -139,7 +139,7 @@ class Bound {
     const double multiplying = chunks * sample_blocks_ / sms_ * chunk_seconds_;
     return seconds(weights, x_bytes_ / l2_rate_of_one, multiplying, 1, true, 1, 1);
   }
-  /// Of cuts with so many rows and warpgroups, before stages and other threads are known.
+  /// A bound for cuts with so many rows and warpgroups, before stages and other threads are known.
   [[nodiscard]] double seconds_of_rows(const Cut& cut) const {
     const double of_weights = panels_ * cut.k_blocks, blocks = of_weights * sample_blocks_;
     const double rounds = std::ceil(blocks / sms_);

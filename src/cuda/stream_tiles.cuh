@@ -130,8 +130,8 @@ struct SharedLayout {
   return layout;
 }
 
-/// Of a cut, what packed_place() depends on. Rows are numbered through a block, unless its warpgroups have
-/// several each, and through all blocks, unless these split l.
+/// The numbers of a cut that packed_place() depends on. Rows are numbered through a block, unless its
+/// warpgroups have several each, and through all blocks, unless these split l.
 [[nodiscard]] inline PackedOrder packed_order(const Cut& cut) {
   const bool through_block = cut.rows == 1 || cut.warpgroups == 1,
              through_all = through_block && cut.cluster == 1;

@@ -76,7 +76,7 @@ struct WgmmaOrder {
 /// The order as digits.
 [[nodiscard]] PackLayout pack_layout(const Problem& problem, const WgmmaOrder& order);
 
-/// What place() depends on.
+/// The numbers that place() depends on.
 [[nodiscard]] PackedOrder packed_order(const WgmmaOrder& order, bool transposed);
 
 }  // namespace kronsparse::cuda

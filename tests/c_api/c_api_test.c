@@ -379,7 +379,7 @@ static void test_chain(void) {
   EXPECT_FAILURE(kronsparse_plan_set_values(plan, factors), KRONSPARSE_INVALID_ARGUMENT,
                  "values: given to a plan of " CHAIN " that was made without any");
 
-  /* What the factors hand on. */
+  /* The intermediates. */
   EXPECT(kronsparse_plan_intermediates(plan, &two, &bytes) == KRONSPARSE_OK);
   EXPECT(bytes >= 2 * 4 * sizeof(float));
   EXPECT(kronsparse_allocate(NULL, bytes, &intermediates) == KRONSPARSE_OK);
@@ -392,7 +392,7 @@ static void test_chain(void) {
   EXPECT(kronsparse_plan_workspace(plan, &two, &operands, NULL) == KRONSPARSE_BAD_POINTER);
   EXPECT(kronsparse_plan_workspace(NULL, &two, &operands, &bytes) == KRONSPARSE_BAD_POINTER);
 
-  /* What is known of it. */
+  /* Its properties. */
   EXPECT(kronsparse_plan_predict(plan, &two, &seconds, &packing) == KRONSPARSE_OK);
   EXPECT(seconds > 0 && packing >= 0);
   EXPECT(kronsparse_plan_predict(plan, NULL, NULL, &packing) == KRONSPARSE_BAD_POINTER);

@@ -89,7 +89,7 @@ TEST(Verify, ThinsTheBatchForGradientsOfChains) {
   EXPECT_LT(zeros, 500);
 }
 
-/// What a factor hands on is rounded to the dtype: one unit in the last place there must pass, a tenth of the
+/// An intermediate is rounded to the dtype: one unit in the last place there must pass, a tenth of the
 /// result must not.
 TEST(Verify, BoundOfAChainIsNeitherTooTightNorTooLoose) {
   for (const char* text :

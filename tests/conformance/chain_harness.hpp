@@ -17,7 +17,7 @@
 
 namespace conformance {
 
-/// What a gradient writes, and where what multiply hands on goes.
+/// The outputs of a gradient, and the place of the intermediates.
 struct Wanted {
   explicit Wanted(std::uint64_t seed)
       : as_pointers(seed % 2 == 1), mask(seed / 2), grad_x(seed % 3 != 0), intermediates(seed % 4 >= 2) {}
@@ -160,7 +160,7 @@ class ChainHarness {
     return wrong;
   }
 
-  /// What the last run wrote, in the order of expected().
+  /// The results of the last run, in the order of expected().
   [[nodiscard]] std::vector<Output<Wide>> outputs() const {
     std::vector<Output<Wide>> all;
     if (!is_gradient()) {
@@ -218,8 +218,8 @@ class ChainHarness {
     return {device_, static_cast<std::size_t>(elements) * sizeof(T), placements.placement[operand],
             placements.misalignment[operand] * kronsparse::alignment_of(kronsparse::dtype_of<T>)};
   }
-  /// Of workspace and intermediates: exactly so many bytes, at a multiple of 256; in turn between guard bands
-  /// and up to where memory ends.
+  /// Memory for workspace and intermediates: exactly so many bytes, at a multiple of 256; in turn between
+  /// guard bands and up to where memory ends.
   [[nodiscard]] GuardedBuffer memory(std::size_t bytes) const {
     const bool to_the_end = seed_ % 2 == 0 && bytes % 256 == 0 && bytes > 0;
     return {device_, bytes, to_the_end ? Placement::flush_end : Placement::aligned, 0};

@@ -24,7 +24,7 @@ struct ChainData {
   std::vector<S> bias;
 };
 
-/// What comes out of a chain, and what its factors hand on.
+/// The results of a chain, and its intermediates.
 template <class Numbers>
 struct ChainOutcome {
   Numbers y;                            ///< all but the gradient
@@ -99,7 +99,7 @@ struct Near {
   std::vector<double> errors;  ///< none for numbers that are exact
 };
 
-/// What a factor hands on is rounded to T, so that the next one reads x + e with |e| <= E. Its product then
+/// An intermediate is rounded to T, so that the next one reads x + e with |e| <= E. Its product then
 /// is off by at most |K| E besides its own rounding, whose S is |K| (|x| + E); of a gradient, by the sum of
 /// (|g| + E_g) E_x + E_g |x|. An error in both parts of a complex number is sqrt(2) of that in one.
 template <class T>

@@ -118,7 +118,7 @@ class ChainBatches : public testing::TestWithParam<Combination> {
     std::vector<One> all;
   };
 
-  /// What f returns, or the other where the library says that no kernel reads the values as they are packed.
+  /// The result of f, or the other where the library says that no kernel reads the values as they are packed.
   template <class F, class Other>
   static std::string unless_unsupported(F&& f, Other&& other) {
     try {

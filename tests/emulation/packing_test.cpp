@@ -1,4 +1,4 @@
-// What the packing kernel's threads write, run on the CPU: the same as element by element, for every order.
+// The packing kernel's threads, run on the CPU, write the same as element by element, for every order.
 #include "cuda/packing.cuh"
 
 #include <gtest/gtest.h>
@@ -330,7 +330,7 @@ TEST(Packing, FloatsBecomeTwoParts) {
     }
 }
 
-// What is large is packed by few threads, each of which takes several units in turn.
+// Large values are packed by few threads, each of which takes several units in turn.
 TEST(Packing, ThreadsTakeSeveralUnits) {
   Seen seen;
   const Problem problem = Problem::parse("f16 batch_first B=64 1x1024x2048x1");

@@ -39,7 +39,7 @@ cuda::GpuFacts small_gpu() {
   return gpu;
 }
 
-/// What a family of cuts has, beside its name.
+/// The functions of a family of cuts, beside its name.
 template <class C>
 struct Family {
   using Cut = C;

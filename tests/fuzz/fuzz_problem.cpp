@@ -26,7 +26,7 @@ void check_round_trip(std::string_view text) {
   }
 }
 
-/// What follows from a problem that was read: its steps and, as long as that takes no time, what would run
+/// The consequences of a problem that was read: its steps and, as long as that takes no time, what would run
 /// it. Only Error may come out, and sizes of memory that overflow would show as less than what they are the
 /// sum of.
 void check_plan(std::string_view text) {

@@ -134,7 +134,7 @@ def test_first_and_second_derivatives_of_chains(chain, layout, dtype):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("trained", [*itertools.product([False, True], repeat=5)], ids=str)
 def test_only_wanted_gradients_are_computed(trained, layout):
-    """Of x, the bias and three factors, in every combination."""
+    """Gradients of x, the bias and three factors, in every combination."""
     patterns = [(1, 2, 3, 2), (3, 2, 1, 1), (1, 3, 5, 1)]
     factors = [torch.randn(pattern, dtype=torch.float64) for pattern in patterns]
     x, bias = input_of(5, (4, 2), layout, torch.float64), torch.randn(4, dtype=torch.float64)

@@ -292,12 +292,12 @@ def layer_sentences(groups: Groups, _: Sequence[str]) -> str:
 
 
 def weights(groups: Groups, _: Sequence[str]) -> str:
-    """What it costs that weights may change."""
+    """The price of weights that may change."""
     return markdown_table(weights_table.price_table(_joined(groups)))
 
 
 def weights_sentences(groups: Groups, _: Sequence[str]) -> str:
-    """What a call costs the host, and what many batch sizes leave packed."""
+    """The host's part of a call, and the bytes that many batch sizes leave packed."""
     return "\n".join(f"- {told}" for told in weights_table.sentences(_joined(groups)))
 
 

@@ -1,4 +1,4 @@
-"""What it costs that weights may change: a layer that reads them at every call beside the same layer frozen.
+"""The price of weights that may change: a layer that reads them at every call beside the same layer frozen.
 
 Answers are compared with float64 before anything is timed. Batches up to 64 are timed in CUDA graphs, each
 call with weights of its own that are out of the cache; the others eagerly. Then, for layers of two factors:
@@ -179,8 +179,8 @@ def host_times(device: Device, dtype: str) -> Row:
 
 
 def packed_bytes(device: Device, dtype: str) -> Row:
-    """What many batch sizes leave of a frozen layer of two factors, in times its weights; and how long the
-    first call with a new size keeps the host, in microseconds."""
+    """The packed bytes of a frozen layer of two factors after many batch sizes, beside its weights; and the
+    microseconds that the first call with a new size keeps the host."""
     where, kind, size = device.torch, TORCH_DTYPES[dtype], 1024
     layer = KSLinear(size, size, "monarch(blocks=32)", backend="kernel", device=where, dtype=kind).eval()
     values = sum(factor.numel() * factor.element_size() for factor in layer.factors)

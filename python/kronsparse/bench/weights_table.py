@@ -1,4 +1,4 @@
-"""What `kronsparse-bench weights` and `models` measured, as tables and sentences."""
+"""The tables and sentences of `kronsparse-bench weights` and `models`."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ _ALIGNMENT = 256
 
 
 def _intermediate_bytes(x: Tensor, factors: Sequence[Tensor]) -> int:
-    """Of what the factors hand on, as the library counts it."""
+    """The bytes that factors hand on, as the library counts them."""
     if len(factors) == 1:
         return 0
     batch = x.numel() // cols_of(factors[-1].shape)

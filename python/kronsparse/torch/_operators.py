@@ -130,7 +130,7 @@ def _gradients(
     needs_x: bool,
     needs_factors: Sequence[bool],
 ) -> tuple[Tensor | None, list[Tensor | None]]:
-    """Of x and of the factors, given that of the product."""
+    """The gradients of x and of the factors, given that of the product."""
     settings &= ~_ACTIVATION
     none: list[Tensor | None] = [None] * len(factors)
     if x is None or True not in needs_factors:
@@ -427,7 +427,7 @@ def _autocast_applies(tensor: Tensor) -> bool:
     return tensor.is_floating_point() and tensor.dtype != torch.float64
 
 
-# What compiled and exported code calls.
+# Compiled and exported code calls these.
 
 
 def _setup_linear(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

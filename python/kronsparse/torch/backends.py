@@ -301,7 +301,7 @@ def _kernel_seconds(
     has_bias: bool,
     activation: str | None,
 ) -> float:
-    """Of the kernels' cost model, for values that are packed already."""
+    """The kernels' predicted time, for values that are packed already."""
     if dtype not in _library.DTYPES:
         raise ValueError(f"dtype: {dtype} given, must be one of {', '.join(map(str, _library.DTYPES))}")
     mode = float32_mode() if dtype == torch.float32 else "fp32"
@@ -332,8 +332,8 @@ def _dense_seconds(
     has_bias: bool,
     activation: str | None,
 ) -> float:
-    """Of torch's own product with the whole matrix: on a GPU what its units and its memory need, on a CPU
-    what our kernels would need."""
+    """The predicted time of torch's product with the whole matrix: by the rates of a GPU's units and memory, or
+    on a CPU by our own cost model."""
     if device.type == "cpu":
         whole = (Pattern(1, rows, cols, 1),)
         seconds = _kernel_seconds(whole, dtype, layout, device, batch, has_bias, activation)

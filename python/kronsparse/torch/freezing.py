@@ -38,7 +38,7 @@ _alive: weakref.WeakSet[Frozen] = weakref.WeakSet()
 
 
 class MemoryInfo(NamedTuple):
-    """What is kept in this process."""
+    """The memory that is kept in this process."""
 
     plans: int
     """problems whose kernels were chosen; they hold no weights, and no memory of a GPU"""
@@ -116,7 +116,7 @@ def why_not(layer: KSLinear) -> str:
 
 
 class Frozen:
-    """What a frozen layer keeps, and how it sees that a factor has changed."""
+    """The memory of a frozen layer, and its way to see that a factor has changed."""
 
     def __init__(self, factors: Sequence[Tensor]) -> None:
         first = factors[0]
@@ -173,13 +173,13 @@ class Frozen:
         return found
 
     def remember(self, key: Any, backend: str) -> None:
-        """What was chosen for a batch."""
+        """Keeps the backend that was chosen for a batch."""
         if len(self.choices) >= _MOST_CHOICES:
             self.choices.clear()
         self.choices[key] = backend
 
     def dense_bytes(self) -> int:
-        """Of the products that are kept."""
+        """The bytes of the dense products that are kept."""
         return sum(matrix.numel() * matrix.element_size() for matrix in list(self.dense.values()))
 
 

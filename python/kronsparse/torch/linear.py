@@ -186,7 +186,7 @@ class KSLinear(nn.Module):
         backend = self._torch_backend(factors[0])
         is_recorded = torch.compiler.is_compiling() or torch._C._is_tracing()
         if is_recorded:
-            # What is exported runs in other processes, which have not frozen anything.
+            # An exported program runs in other processes, which have not frozen anything.
             if frozen is not None and torch.compiler.is_compiling() and not torch.compiler.is_exporting():
                 packed, flags = frozen.packed, CHECKS_VERSIONS
         elif frozen is not None:
@@ -353,7 +353,7 @@ class KSLinear(nn.Module):
         return (self.chain, first.dtype, self.layout, first.device, batch, has_bias, self.activation, mode)
 
     def _choose(self, x: Tensor, frozen: freezing.Frozen, key: Any) -> str:
-        """What a frozen layer takes for x."""
+        """The backend that a frozen layer takes for x."""
         check_x(x, self.factors, self.layout)
         batch = x.numel() // self.in_features
         first = self.factors[0]

@@ -22,7 +22,7 @@ struct Format {
   return dtype == DType::f16 ? Format{tile_terms / 2, 2} : Format{tile_terms, 1};
 }
 
-/// Where weights lie in packed memory.
+/// The places of weights in packed memory.
 class PackedWeights {
  public:
   PackedWeights(const simd::Shape& shape, DType dtype, Operation operation, std::string_view implementation)

@@ -32,8 +32,8 @@ inline constexpr std::int64_t gradient_panels_per_unit = 8;  ///< panels for whi
 template <class Real>
 [[nodiscard]] std::unique_ptr<Executor> make_gradient(const Problem& problem, const KernelSet<Real>& kernels);
 
-/// What tells orders of one factor's packed values apart: the driver, the vectors, and how the values are
-/// read. Its bytes and numbers from 4 on are the driver's to say.
+/// The order of a factor's packed values, told apart from others by the driver, the vectors, and how the
+/// values are read. Its bytes and numbers from 4 on are the driver's to say.
 template <class Real>
 [[nodiscard]] PackedOrder order_of(Driver driver, const Problem& problem, const KernelSet<Real>& kernels,
                                    std::string_view implementation) {

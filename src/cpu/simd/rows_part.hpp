@@ -32,7 +32,7 @@ class RowsPart {
     pack_rows(problem_, shape_, panels_, panel_lanes_, values, reinterpret_cast<Real*>(packed));
   }
   [[nodiscard]] std::size_t packed_bytes() const { return packed_size_ * sizeof(Real); }
-  /// What panels are counted in: together with the factor it says in which order they are packed.
+  /// The unit that panels are counted in: together with the factor it says in which order they are packed.
   [[nodiscard]] int panel_lanes() const { return panel_lanes_; }
   [[nodiscard]] std::size_t scratch_bytes() const {
     return static_cast<std::size_t>(copy_size_ + sums_size_) * sizeof(Real);
