@@ -7,11 +7,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from kronsparse.bench.machine import describe_machine
+from kronsparse import __version__
+from kronsparse.bench.machine import commit, describe_machine
+from kronsparse.bench.results import Results, default_path
 from kronsparse.bench.timing import Effort, seconds_of
 
 # How long the GPU is kept busy before a run, beyond what the run takes to enqueue, where that is known.
@@ -237,3 +240,14 @@ def open_device(name: str) -> Device:
 def machine(device: Device) -> dict[str, object]:
     """What the record of a run says of the hardware."""
     return {**describe_machine(), **device.describe()}
+
+
+def begin_results(suite: str, device: Device, output: Path | None) -> Results:
+    """The results file of a run that has just begun, with the record of where and of what."""
+    hardware = machine(device)
+    results = Results(output or default_path(suite, hardware))
+    threads = torch.get_num_threads() if device.name == "cpu" else None
+    versions = {"kronsparse": __version__, "torch": torch.__version__, "cuda": str(torch.version.cuda)}
+    where = {"machine": hardware, "threads": threads}
+    results.add("run", suite=suite, **where, versions=versions, commit=commit())
+    return results

@@ -20,13 +20,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from kronsparse import __version__
-from kronsparse.bench import machine
-from kronsparse.bench.devices import Device, open_device
-from kronsparse.bench.devices import machine as hardware_of
+from kronsparse.bench.devices import Device, begin_results, open_device
 from kronsparse.bench.layer_table import summary
 from kronsparse.bench.options import count, words
-from kronsparse.bench.results import Results, Row, default_path
+from kronsparse.bench.results import Row
 from kronsparse.chains import Pattern
 from kronsparse.torch import KSLinear, _operators
 from kronsparse.torch._library import ADJOINT, SETTINGS
@@ -62,12 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Measures, and prints the tables; 1 where a gradient was wrong."""
     device = open_device(options.device)
-    hardware = hardware_of(device)
-    threads = torch.get_num_threads() if device.name == "cpu" else None
-    results = Results(options.output or default_path("layers", hardware))
-    versions = {"kronsparse": __version__, "torch": torch.__version__, "cuda": str(torch.version.cuda)}
-    where = {"machine": hardware, "threads": threads}
-    results.add("run", suite="layers", **where, versions=versions, commit=machine.commit())
+    results = begin_results("layers", device, options.output)
     results.add("host", **host_time(device))
     for dtype in options.dtypes:
         for pattern in PATTERNS[: options.limit]:

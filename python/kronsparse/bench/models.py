@@ -21,14 +21,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from kronsparse import __version__
-from kronsparse.bench import machine
 from kronsparse.bench.answers import TORCH_DTYPES
-from kronsparse.bench.devices import Device, open_device
-from kronsparse.bench.devices import machine as hardware_of
+from kronsparse.bench.devices import Device, begin_results, open_device
 from kronsparse.bench.document import markdown_table
 from kronsparse.bench.options import count, words
-from kronsparse.bench.results import Results, Row, default_path
+from kronsparse.bench.results import Row
 from kronsparse.bench.weights_table import models_table
 from kronsparse.torch import KSLinear, freeze
 
@@ -80,11 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Measures, and prints a table."""
     device = open_device(options.device)
-    results = Results(options.output or default_path("models", hardware_of(device)))
-    versions = {"kronsparse": __version__, "torch": torch.__version__, "cuda": str(torch.version.cuda)}
-    results.add(
-        "run", suite="models", machine=hardware_of(device), versions=versions, commit=machine.commit()
-    )
+    results = begin_results("models", device, options.output)
     for name in options.models:
         for dtype in options.dtypes:
             made, forward = MODELS[name](device.torch, TORCH_DTYPES[dtype])

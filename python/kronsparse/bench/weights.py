@@ -22,13 +22,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from kronsparse import __version__
-from kronsparse.bench import machine
 from kronsparse.bench.answers import TORCH_DTYPES
-from kronsparse.bench.devices import Device, open_device
-from kronsparse.bench.devices import machine as hardware_of
+from kronsparse.bench.devices import Device, begin_results, open_device
 from kronsparse.bench.options import count, words
-from kronsparse.bench.results import Results, Row, default_path
+from kronsparse.bench.results import Row
 from kronsparse.bench.suites import SMALL_BATCHES, SUITES
 from kronsparse.bench.weights_table import summary
 from kronsparse.chains import Pattern
@@ -56,11 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Measures, and prints the tables; 1 where an answer was wrong."""
     device = open_device(options.device)
-    results = Results(options.output or default_path("weights", hardware_of(device)))
-    versions = {"kronsparse": __version__, "torch": torch.__version__, "cuda": str(torch.version.cuda)}
-    results.add(
-        "run", suite="weights", machine=hardware_of(device), versions=versions, commit=machine.commit()
-    )
+    results = begin_results("weights", device, options.output)
     for dtype in options.dtypes:
         results.add("host_times", **host_times(device, dtype))
         results.add("packed", **packed_bytes(device, dtype))

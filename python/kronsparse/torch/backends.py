@@ -332,8 +332,8 @@ def _dense_seconds(
     has_bias: bool,
     activation: str | None,
 ) -> float:
-    """The predicted time of torch's product with the whole matrix: by the rates of a GPU's units and memory, or
-    on a CPU by our own cost model."""
+    """The predicted time of torch's product with the whole matrix: by the rates of a GPU's units and memory,
+    or on a CPU by our own cost model."""
     if device.type == "cpu":
         whole = (Pattern(1, rows, cols, 1),)
         seconds = _kernel_seconds(whole, dtype, layout, device, batch, has_bias, activation)
