@@ -161,15 +161,7 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
                                         problem.batch / config.tile_n() + 1);
       !reason.empty())
     return refused(std::move(reason));
-  const PackedOrder order = packed_order(config.order, is_transposed(problem.operation));
-  if (std::string reason = order_refusal(order, packed_as); !reason.empty())
-    return refused(std::move(reason));
-  return {.refusal = {},
-          .seconds = mma_seconds(problem, config, facts),
-          .packing_seconds = packing_seconds(facts, problem, order),
-          .make = [problem, device, config]() -> std::unique_ptr<Executor> {
-            return std::make_unique<MmaExecutor>(problem, device, config);
-          }};
+  return proposal_of<MmaExecutor>(problem, device, config, packed_as, mma_seconds(problem, config, facts));
 }
 
 }  // namespace

@@ -66,15 +66,8 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
           tile_refusal(facts, config.shared_bytes, config.order.groups(), problem.batch / config.tile_n + 1);
       !reason.empty())
     return refused(std::move(reason));
-  const PackedOrder order = packed_order(config.order, is_transposed(problem.operation));
-  if (std::string reason = order_refusal(order, packed_as); !reason.empty())
-    return refused(std::move(reason));
-  return {.refusal = {},
-          .seconds = wgmma_seconds(problem, config, facts),
-          .packing_seconds = packing_seconds(facts, problem, order),
-          .make = [problem, device, config]() -> std::unique_ptr<Executor> {
-            return std::make_unique<WgmmaExecutor>(problem, device, config);
-          }};
+  return proposal_of<WgmmaExecutor>(problem, device, config, packed_as,
+                                    wgmma_seconds(problem, config, facts));
 }
 
 }  // namespace

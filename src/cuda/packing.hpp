@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -96,6 +97,21 @@ struct WidenTask {
 /// Why an implementation does not count where values are packed already; empty where they are in its order.
 inline constexpr const char* has_other_order = "has no way to read values in the order they are packed in";
 [[nodiscard]] std::string order_refusal(const PackedOrder& order, const PackedOrder* packed_as);
+
+/// The answer of a kernel that a config is all of: `Made` is its executor, made of (problem, device, config).
+template <class Made, class Config>
+[[nodiscard]] Proposal proposal_of(const Problem& problem, Device device, const Config& config,
+                                   const PackedOrder* packed_as, double seconds) {
+  const PackedOrder order = packed_order(config.order, is_transposed(problem.operation));
+  if (std::string reason = order_refusal(order, packed_as); !reason.empty())
+    return refused(std::move(reason));
+  return {.refusal = {},
+          .seconds = seconds,
+          .packing_seconds = packing_seconds(gpu(device), problem, order),
+          .make = [problem, device, config]() -> std::unique_ptr<Executor> {
+            return std::make_unique<Made>(problem, device, config);
+          }};
+}
 
 /// An executor whose order is one layout, or several one after the other, or elements of the FMA kernels.
 class CudaExecutor : public Executor {
