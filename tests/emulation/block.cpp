@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "cuda/ptx.cuh"
+#include "cuda/device/ptx.cuh"
 #include "fiber.hpp"
 
 uint3 threadIdx, blockIdx;

@@ -1,5 +1,5 @@
 // The packing kernel's threads, run on the CPU, write the same as element by element, for every order.
-#include "cuda/packing.cuh"
+#include "cuda/packing/packing.cuh"
 
 #include <gtest/gtest.h>
 
@@ -11,15 +11,14 @@
 #include <string>
 #include <vector>
 
-#include "cuda/direct_config.hpp"
-#include "cuda/gemm_config.hpp"
-#include "cuda/held_config.hpp"
-#include "cuda/mma_config.hpp"
-#include "cuda/narrow_config.hpp"
-#include "cuda/resident_config.hpp"
-#include "cuda/skinny_cut.cuh"
-#include "cuda/stream_config.hpp"
-#include "cuda/wgmma_config.hpp"
+#include "cuda/large_batch/gemm/search.hpp"
+#include "cuda/large_batch/mma/search.hpp"
+#include "cuda/large_batch/wgmma/search.hpp"
+#include "cuda/small_batch/direct/search.hpp"
+#include "cuda/small_batch/narrow/search.hpp"
+#include "cuda/small_batch/resident/search.hpp"
+#include "cuda/small_batch/skinny/cut.cuh"
+#include "cuda/small_batch/stream/search.hpp"
 
 namespace kronsparse::cuda {
 namespace {
@@ -162,9 +161,6 @@ TEST(Packing, ResidentAndHeldOrders) {
     if (p.c * p.d % 64 != 0 || p.c * p.d > 4096 || p.d < 4 || (p.d & (p.d - 1)) != 0) return;
     for_some(resident::choices(problem, h200()),
              [&](const resident::Cut& cut) { expect_cut_packed(problem, cut, seen); });
-    if (p.d > 16) return;
-    for_some(held::choices(problem, h200()),
-             [&](const held::Cut& cut) { expect_cut_packed(problem, cut, seen); });
   });
   EXPECT_GE(seen.forms.size(), 6u);
 }
@@ -364,7 +360,6 @@ TEST(Packing, EqualOrdersAreTheSamePlaces) {
     look_at(problem, direct::choices(problem, h200()));
     look_at(problem, narrow::choices(problem, h200()));
     if (problem.pattern().d < 4) continue;
-    look_at(problem, held::choices(problem, h200()));
     look_at(problem, resident::choices(problem, h200()));
   }
   EXPECT_GT(shared, 10);

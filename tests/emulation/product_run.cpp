@@ -9,8 +9,8 @@
 
 #include "builtins.hpp"
 #include "core/geometry.hpp"
-#include "cuda/epilogue.cuh"
-#include "cuda/product.hpp"
+#include "cuda/device/epilogue.cuh"
+#include "cuda/host/product.hpp"
 #include "memory.hpp"
 
 namespace kronsparse::emulation {

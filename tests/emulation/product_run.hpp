@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "block.hpp"
-#include "cuda/packed_weights.cuh"
-#include "cuda/product.hpp"
-#include "cuda/runtime.hpp"
-#include "cuda/wgmma_weights.cuh"
+#include "cuda/host/product.hpp"
+#include "cuda/host/runtime.hpp"
+#include "cuda/large_batch/wgmma/weights.cuh"
+#include "cuda/packing/packed_place.cuh"
 #include "kronsparse/plan.hpp"
 
 namespace kronsparse::emulation {

@@ -6,10 +6,9 @@
 #include <cstdint>
 #include <set>
 
-#include "cuda/direct_config.hpp"
-#include "cuda/held_config.hpp"
-#include "cuda/idle_blocks.hpp"
-#include "cuda/resident_config.hpp"
+#include "cuda/small_batch/direct/search.hpp"
+#include "cuda/small_batch/idle_blocks.hpp"
+#include "cuda/small_batch/resident/search.hpp"
 #include "pretended_gpu.hpp"
 
 namespace kronsparse::cuda {
@@ -97,42 +96,6 @@ TEST(CudaTable, ResidentWeightsAreForShortRows) {
   expect_mentions(resident("gradient f16 batch_first B=64 1x16x16x4"), "gradient");
 }
 
-TEST(CudaTable, HeldTakesWholeRowsOfX) {
-  const PretendedGpus machine({h200()});
-  const auto held = [](const std::string& text) { return refusal("held", text); };
-  for (const char* pattern : {"3x17x1024x4", "1x1x16x4", "1x40x512x8", "2x16x252x16"})
-    for (const char* batch : {"0", "1", "33", "64"})
-      EXPECT_EQ(held(std::string("f16 batch_first B=") + batch + " " + pattern), "");
-  EXPECT_EQ(held("transposed bf16 batch_first B=64 1x64x99x16 rows_stride=1032 cols_stride=9999"), "");
-  expect_mentions(held("f16 batch_first B=64 1x16x1040x4"), "up to 4096, not 1040 times 4");
-  expect_mentions(held("f16 batch_first B=64 1x16x10x4"), "multiple of 64 elements of x, up to 4096, not 10");
-  expect_mentions(held("f16 batch_first B=64 1x16x64x4 cols_stride=260"), "rows of x this far apart");
-  expect_mentions(held("f16 batch_first B=1 1x99999999999x64x4"), "in 32 bits");
-  expect_mentions(held("f16 batch_first B=64 1x16x64x32"), "4, 8 or 16, not 32");
-  expect_mentions(held("f16 batch_first B=65 1x16x16x4"), "at most 64, not 65");
-  expect_mentions(held("f16 batch_last B=64 1x16x16x4"), "batch_first only");
-  expect_mentions(held("f32 batch_first B=64 1x16x16x4"), "half types");
-  expect_mentions(held("gradient f16 batch_first B=64 1x16x16x4"), "gradient");
-}
-
-// The first blocks ask for others' weights where they begin early, and for no more than helps.
-TEST(CudaHeld, FirstBlocksAskWhereTheyBeginEarly) {
-  const auto cut = [](const std::string& text, int tiles) {
-    for (const held::Choice& choice : held::choices(Problem::parse("f16 batch_first " + text), h200()))
-      if (choice.cut.tiles == tiles) return choice.cut;
-    return held::Cut{};
-  };
-  const held::Cut few_left = cut("B=64 1x688x256x16", 3);  // 116 blocks of 132
-  EXPECT_EQ(few_left.early_blocks, 16);
-  EXPECT_EQ(few_left.early_tiles, 3);
-  const held::Cut fewer_left = cut("B=64 1x1024x1024x4", 4);  // 128
-  EXPECT_EQ(fewer_left.early_blocks, 4);
-  EXPECT_EQ(fewer_left.early_tiles, 1);
-  EXPECT_EQ(cut("B=16 1x2752x1024x4", 4).early_tiles, 1);   // 22 MB in all
-  EXPECT_EQ(cut("B=64 1x1024x1024x4", 2).early_blocks, 0);  // more blocks than multiprocessors
-  EXPECT_EQ(cut("B=16 1x256x1024x4", 1).early_blocks, 0);   // two kernels fit side by side
-}
-
 // Of 132 multiprocessors.
 TEST(CudaIdleBlocks, KernelsBesideEachOtherLeaveNoneFree) {
   const GpuFacts facts = h200();
@@ -161,11 +124,6 @@ TEST(CudaTable, SmallBatchesGoToTheFastest) {
         .front()
         .implementation;
   };
-  for (const char* text :
-       {"B=64 1x1024x1024x4", "B=64 1x688x256x16", "B=64 1x512x512x8", "B=48 1x688x256x16",
-        "B=33 1x1024x1024x4", "B=20 1x1024x1024x4", "B=32 1x688x256x16", "B=64 1x1024x768x4",
-        "B=64 1x1376x256x16", "B=64 3x200x512x8", "B=32 1x2752x1024x4"})
-    EXPECT_EQ(chosen(text), "held") << text;
   for (const char* text :
        {"B=64 1x64x64x64", "B=64 1x172x64x64", "B=64 4x128x128x32", "B=8 1x1024x1024x4", "B=64 1x512x512x4",
         "B=64 1x256x256x16", "B=32 1x512x512x8", "B=20 1x688x256x16", "B=16 1x1024x1024x4",
@@ -259,62 +217,6 @@ TEST(CudaResident, SumsAreSpreadOverBanks) {
         EXPECT_TRUE(without_conflicts(written)) << shape.d << " j, lane " << first_lane;
         EXPECT_TRUE(without_conflicts(read)) << shape.d << " j, lane " << first_lane;
       }
-  }
-}
-
-TEST(CudaHeld, XAndSumsAreSpreadOverBanks) {
-  for (const held::Shape& shape : held::shapes) {
-    std::set<int> loaded;  // of a box: all of it by the warps that share it
-    for (int j_warp = 0; j_warp < shape.j_warps(); ++j_warp)
-      for (int step = 0; step < shape.box_steps(); ++step)
-        for (int at = 0; at < 8; at += 8 / shape.block_j())
-          for (int first_lane = 0; first_lane < 32; first_lane += 8) {
-            std::array<int, 8> places{};
-            for (int lane = first_lane; lane < first_lane + 8; ++lane) {
-              const int bytes = term_of(8 / shape.block_j(), lane % 4, at % 4) * shape.d * 2 + j_warp * 16;
-              const int place = shape.place(shape.sample_of(lane / 4), bytes) + step * shape.step_bytes() +
-                                at / 4 * held::Shape::eight_samples_bytes;
-              places[static_cast<std::size_t>(lane - first_lane)] = place;
-              loaded.insert(place);
-            }
-            ASSERT_TRUE(without_conflicts(places)) << shape.d << " j, lane " << first_lane;
-          }
-    EXPECT_EQ(loaded.size() * 16, static_cast<std::size_t>(held::box_bytes));
-    EXPECT_EQ(*loaded.rbegin() + 16, held::box_bytes);
-
-    for (int j_warp = 0; j_warp < shape.j_warps(); ++j_warp) {
-      std::set<int> all;  // every sum of a warp has a place of its own
-      for (int four = 0; four < shape.block_j() / 4; ++four)
-        for (int at = 0; at < 4; ++at)
-          for (int first_lane = 0; first_lane < 32; first_lane += 8) {
-            std::array<int, 8> written{};
-            for (int lane = first_lane; lane < first_lane + 8; ++lane) {
-              const int sample = shape.sample_of(lane / 4), output = lane % 4 * 2 + at % 2;
-              const int place = shape.sum_place(j_warp, four, sample + at / 2 * 8, output);
-              // Addresses are computed once, what is further on is added.
-              const int computed = shape.sum_place(j_warp, shape.d == 16 ? 0 : four, sample, output);
-              const int further = shape.sum_place(0, shape.d == 16 ? four : 0, at / 2 * 8, 0);
-              ASSERT_EQ(place, computed + further);
-              written[static_cast<std::size_t>(lane - first_lane)] = place;
-              all.insert(place);
-            }
-            EXPECT_TRUE(without_conflicts(written)) << shape.d << " j, lane " << first_lane;
-          }
-      EXPECT_EQ(all.size(), static_cast<std::size_t>(32 * shape.block_j()));
-      EXPECT_LE(*all.rbegin() + 16, held::warp_weight_bytes);
-    }
-    const int of_sample = held::tile_outputs * shape.output_units();
-    for (int first_thread = 0; first_thread < shape.units(); first_thread += 8) {
-      std::array<int, 8> read{};
-      for (int thread = first_thread; thread < first_thread + 8; ++thread) {
-        const int unit = thread % shape.output_units(), j_warp = shape.j_warps() == 1 ? 0 : unit;
-        read[static_cast<std::size_t>(thread - first_thread)] =
-            held::slot_place(j_warp, 0) + shape.sum_place(j_warp, shape.j_warps() == 1 ? unit : 0,
-                                                          thread / of_sample,
-                                                          thread % of_sample / shape.output_units());
-      }
-      EXPECT_TRUE(without_conflicts(read)) << shape.d << " j, thread " << first_thread;
-    }
   }
 }
 

@@ -8,9 +8,9 @@
 #include <fstream>
 #include <set>
 
-#include "cuda/architectures.hpp"
-#include "cuda/divisor.hpp"
-#include "cuda/launch.hpp"
+#include "cuda/host/architectures.hpp"
+#include "cuda/host/divisor.hpp"
+#include "cuda/host/launch.hpp"
 #include "expect_error.hpp"
 #include "kronsparse/buffer.hpp"
 #include "kronsparse/plan.hpp"

@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "cuda/mma_weights.cuh"
-#include "cuda/wgmma_weights.cuh"
+#include "cuda/large_batch/mma/weights.cuh"
+#include "cuda/large_batch/wgmma/weights.cuh"
 
 namespace kronsparse::cuda {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/implementation.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/host/runtime.hpp"
 #include "kronsparse/plan.hpp"
 
 namespace kronsparse::cuda {

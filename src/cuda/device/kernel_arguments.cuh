@@ -1,0 +1,32 @@
+// The arguments of a launch, as its threads find them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/device/ptx.cuh"
+#include "cuda/device/ptx_sm90.cuh"
+
+namespace kronsparse::cuda {
+
+/// Arguments come from memory, line by line, when they are first read: at once, for nobody to wait for them
+/// later, but for the first `skipped` bytes. `unused` are 4 bytes of shared memory that nobody reads.
+template <std::size_t skipped, class Arguments>
+__device__ inline void read_arguments(const Arguments& args, std::uint32_t unused) {
+  const auto* words = reinterpret_cast<const std::uint32_t*>(&args);
+  std::uint32_t all = 0;
+#pragma unroll
+  for (std::size_t word = skipped / 4; word < sizeof(args) / 4; word += 8) all ^= words[word];
+  if (threadIdx.x % 32 == 0) ptx::store_shared_4(unused, all);
+}
+
+/// Whether the block is one of those that keep a multiprocessor and do nothing (idle_blocks.hpp): it has then
+/// waited, and is to end. To be asked when it has let later kernels start.
+template <class Arguments>
+[[nodiscard]] __device__ inline bool was_idle(const Arguments& args) {
+  if (ptx::block_number() < args.blocks) return false;
+  ptx::wait_for_earlier_kernels();
+  return true;
+}
+
+}  // namespace kronsparse::cuda

@@ -1,0 +1,298 @@
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "cuda/gradient/mma/search.hpp"
+#include "cuda/host/alignment.hpp"
+#include "cuda/host/divisor.hpp"
+
+namespace kronsparse::cuda {
+namespace {
+
+/// A block's part of the batch is at least this long.
+constexpr std::int64_t kLeastSplit = 128;
+constexpr std::int64_t kElementBytes = 2;
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+
+/// The smallest number >= value that leaves `rest` when divided by 128.
+int with_rest_of_128(int value, int rest) { return value + ((rest - value) % 128 + 128) % 128; }
+
+GradientForm form_of(const Problem& problem) {
+  if (problem.layout == Layout::batch_last) return GradientForm::columns;
+  return problem.pattern().d == 1 ? GradientForm::rows : GradientForm::runs;
+}
+
+/// Whole sectors of 32 bytes, or all of d where that is contiguous and a block has warps for it.
+int block_j_of(GradientForm form, std::int64_t d) {
+  if (form != GradientForm::runs) return 1;
+  return d <= 16 || d == 24 ? static_cast<int>(d) : 16;
+}
+
+std::size_t shape_of(GradientForm form, int block_j, const Product& p) {
+  const int vector = std::min(8, 1 << std::countr_zero(static_cast<unsigned>(block_j)));
+  const auto fits = [&](const GradientShape& shape) {
+    return shape.form == form && shape.vector == vector && (shape.row_j == 0 || shape.row_j == block_j) &&
+           std::min(p.b, p.c) >= shape.least_block;
+  };
+  std::size_t best = 0;
+  while (!fits(gradient_shapes[best])) ++best;
+  return best;
+}
+
+/// Sizes in shared memory, which follow from the rest of the configuration.
+void lay_out(GradientConfig& config) {
+  const auto pitch = [&](int rows) {
+    const int run_bytes = rows * config.block_j * static_cast<int>(kElementBytes);
+    switch (config.shape.form) {
+      case GradientForm::runs:
+        return with_rest_of_128(run_bytes, 32);  // four lanes that read 32 bytes each, of four samples
+      case GradientForm::rows:
+        return with_rest_of_128(run_bytes, 16);  // eight samples of 16 bytes
+      case GradientForm::columns:
+        break;
+    }
+    return kGradientColumnSamples * static_cast<int>(kElementBytes);
+  };
+  const bool columns = config.shape.form == GradientForm::columns;
+  config.g_pitch = pitch(config.tile_m());
+  config.x_pitch = pitch(config.tile_n());
+  config.x_offset = with_rest_of_128(config.g_pitch * (columns ? config.tile_m() : config.stage_samples), 0);
+  config.stage_bytes =
+      config.x_offset +
+      with_rest_of_128(config.x_pitch * (columns ? config.tile_n() : config.stage_samples), 0);
+  config.out_pitch = config.tile_n() * config.block_j * 4 + 16;
+  config.shared_bytes =
+      std::max(config.stages * config.stage_bytes, with_rest_of_128(config.tile_m() * config.out_pitch, 0));
+}
+
+/// Stages as large as `budget` bytes of shared memory allow.
+bool fit_stages(GradientConfig& config, std::int64_t budget) {
+  const bool columns = config.shape.form == GradientForm::columns;
+  for (const int samples : {64, 32, 16})
+    for (const int stages : {4, 3}) {
+      if (columns && samples != kGradientColumnSamples) continue;
+      config.stage_samples = samples;
+      config.stages = stages;
+      lay_out(config);
+      // Long stages are worth less than four of them.
+      if (config.shared_bytes <= budget && (stages == 4 || columns || samples == 16)) return true;
+    }
+  return false;
+}
+
+/// Bytes of a copy, as far as strides tell.
+int width_of(const GradientConfig& config, const Product& p, std::int64_t rows, std::int64_t sample,
+             std::int64_t feature, const void* data) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  if (config.shape.form == GradientForm::columns)
+    return common_alignment(kElementBytes, address, feature * kElementBytes);
+  const std::int64_t run = config.block_j == p.d ? rows * p.d : p.d;
+  return common_alignment(kElementBytes, address, sample * kElementBytes, run * kElementBytes);
+}
+
+/// Clocks of a multiprocessor for a product of 16 x 8 x 16, as mma.sync reaches them or as the loads from
+/// shared memory do, whichever takes longer.
+double product_clocks(const GradientConfig& config) {
+  if (config.shape.form == GradientForm::rows || config.shape.form == GradientForm::columns) return 1.6;
+  switch (config.shape.vector) {
+    case 8:
+      return 3.0;
+    case 4:
+      return config.block_j == 16 ? 4.0 : 2.0;
+    case 2:
+      return config.block_j == 16 ? 6.0 : 1.7;
+    default:
+      return 2.5;
+  }
+}
+
+/// Blocks that a multiprocessor holds: kernels take most of the registers that so many warps can have.
+int blocks_per_multiprocessor(const GradientConfig& config, const GpuFacts& gpu) {
+  constexpr std::int64_t reserved = 1024;  // of shared memory, for each block
+  const std::int64_t memory = static_cast<std::int64_t>(gpu.shared_bytes) + reserved;
+  return static_cast<int>(std::clamp<std::int64_t>(memory / (config.shared_bytes + reserved), 1,
+                                                   std::max(1, config.shape.threads / config.threads())));
+}
+
+}  // namespace
+
+int largest_cluster(const GpuFacts& gpu) {
+  if (!gpu.has_clusters()) return 1;
+  const bool large = gpu.compute_capability == 90 || gpu.compute_capability == 100;
+  return large && gpu.multiprocessors >= 100 ? 16 : 8;
+}
+
+double clusters_at_once(const GpuFacts& gpu, int resident, int cluster_blocks) {
+  // Clusters of 1, 2, ... 16 blocks that an H200 (132 multiprocessors, in parts of 16 and 18, not all of them
+  // usable by large clusters) runs at once, a block to a multiprocessor: cudaOccupancyMaxActiveClusters.
+  constexpr int whole = 132;
+  constexpr std::array<int, 16> at_once = {132, 66, 39, 30, 22, 17, 15, 15, 9, 7, 7, 7, 7, 7, 7, 7};
+  const int multiprocessors = static_cast<int>(divided_up(cluster_blocks, resident));
+  const double places = at_once.at(static_cast<std::size_t>(multiprocessors) - 1);
+  const double together = std::floor(real(std::int64_t{multiprocessors} * resident) / cluster_blocks);
+  return std::max(1.0, std::floor(places * together * std::max(gpu.multiprocessors, 1) / whole));
+}
+
+GradientConfig gradient_config(const Problem& problem, const GpuFacts& gpu) {
+  const Product p = product_of(problem);
+  const auto shared = static_cast<std::int64_t>(gpu.shared_bytes);
+  const std::int64_t least_splits = divided_up(p.batch, kGradientMaxSum);
+  const std::int64_t most_splits = std::max<std::int64_t>(p.batch / kLeastSplit, 1);
+  GradientConfig base;
+  const GradientForm form = form_of(problem);
+  base.block_j = block_j_of(form, p.d);
+  base.shape_index = shape_of(form, base.block_j, p);
+  base.shape = gradient_shapes[base.shape_index];
+  base.j_groups = divided_up(p.d, base.block_j);
+  base.warps_j = static_cast<int>(divided_up(base.block_j, base.shape.vector));
+
+  GradientConfig best = base;
+  best.shared_bytes = 1 << 30;
+  double best_seconds = 0;
+  const auto consider = [&](GradientConfig config) {
+    const auto most = static_cast<int>(std::min<std::int64_t>(most_splits, largest_cluster(gpu)));
+    int splits = static_cast<int>(std::clamp<std::int64_t>(least_splits, 1, most));
+    for (; splits <= most; ++splits) {
+      config.splits = splits;
+      config.split_samples =
+          divided_up(divided_up(p.batch, splits), config.stage_samples) * config.stage_samples;
+      const double seconds = gradient_seconds(problem, config, gpu);
+      if (best.shared_bytes == 1 << 30 || seconds < best_seconds) {
+        best = config;
+        best_seconds = seconds;
+      }
+    }
+  };
+  const auto with_warps = [&](int warps_m, int warps_n) {
+    GradientConfig config = base;
+    config.warps_m = warps_m;
+    config.warps_n = warps_n;
+    config.k_tiles = divided_up(p.b, config.tile_m());
+    config.l_tiles = divided_up(p.c, config.tile_n());
+    return config;
+  };
+
+  const std::int64_t warps = std::max(1, base.shape.threads / 32 / base.warps_j);
+  const auto most_m = static_cast<int>(std::min(warps, divided_up(p.b, base.shape.m)));
+  const auto most_n = static_cast<int>(std::min(warps, divided_up(p.c, base.shape.n)));
+  for (int warps_m = 1; warps_m <= most_m; ++warps_m)
+    for (int warps_n = 1; warps_n <= most_n && warps_m * warps_n <= warps; ++warps_n) {
+      GradientConfig config = with_warps(warps_m, warps_n);
+      int before = 0;  // the same stages need no second look
+      for (int resident = std::max(1, config.shape.threads / config.threads()); resident >= 1; --resident)
+        if (fit_stages(config, resident == 1 ? shared : (shared + 1024) / resident - 1024) &&
+            config.shared_bytes != before) {
+          before = config.shared_bytes;
+          consider(config);
+        }
+    }
+  return best;
+}
+
+GradientArguments gradient_arguments(const Problem& problem, const GradientConfig& config,
+                                     const Operands& operands) {
+  const Product p = product_of(problem);
+  const bool columns = config.shape.form == GradientForm::columns;
+  const auto operand = [&](const void* data, std::int64_t rows, std::int64_t sample, std::int64_t feature,
+                           int tile_rows, int pitch) {
+    const std::int64_t row = p.d * feature * kElementBytes;
+    const std::int64_t copied_rows = std::min<std::int64_t>(rows, tile_rows);
+    const std::int64_t units =
+        columns ? kGradientColumnSamples / 8 : divided_up(copied_rows * config.block_j, 8);
+    return GradientOperand{
+        .data = static_cast<const std::byte*>(data),
+        .to_next_i = rows * row,
+        .to_next_row = row,
+        .to_next_j = feature * kElementBytes,
+        .to_next_sample = sample * kElementBytes,
+        .rows = rows,
+        .tile_rows = tile_rows,
+        .pitch = pitch,
+        .width = width_of(config, p, rows, sample, feature, data),
+        .lanes_log = std::min(5, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(units - 1))))};
+  };
+  const std::int64_t y_run = config.block_j == p.d ? p.c * p.d : p.d;
+  return {.g = operand(operands.g, p.b, p.y_sample, p.y_feature, config.tile_m(), config.g_pitch),
+          .x = operand(operands.x, p.c, p.x_sample, p.x_feature, config.tile_n(), config.x_pitch),
+          .out = {.y = static_cast<std::byte*>(operands.y),
+                  .b = p.b,
+                  .c = p.c,
+                  .d = p.d,
+                  .tile_k = config.tile_m(),
+                  .tile_l = config.tile_n(),
+                  .block_j = config.block_j,
+                  .splits = static_cast<std::uint32_t>(config.splits),
+                  .pitch = config.out_pitch,
+                  .vectors = (config.block_j != 1 || p.d == 1) && y_run % 4 == 0 &&
+                             reinterpret_cast<std::uintptr_t>(operands.y) % 8 == 0},
+          .tiles = GradientTiles::of(config, p.batch),
+          .warps_m = config.warps_m,
+          .warps_n = config.warps_n,
+          .stage_samples = config.stage_samples,
+          .stages = config.stages,
+          .x_offset = config.x_offset,
+          .stage_bytes = config.stage_bytes,
+          // Rows of 32 bytes: without it, rows of the one sample would meet units of the next in a bank.
+          .swizzle = config.shape.form == GradientForm::runs && config.block_j == 16 ? 1 : 0,
+          .overlaps = false};
+}
+
+double gradient_seconds(const Problem& problem, const GradientConfig& config, const GpuFacts& gpu) {
+  const Product p = product_of(problem);
+  const double multiprocessors = std::max(gpu.multiprocessors, 1);
+  const double memory_rate = std::max(gpu.memory_rate, 1e10);
+  const double clock = std::max(gpu.clock_hz, 1e9);
+
+  // How full the GPU is.
+  const int resident = blocks_per_multiprocessor(config, gpu);
+  const double places = config.splits * clusters_at_once(gpu, resident, config.splits);
+  const double blocks = real(config.blocks(p.a));
+  const double waves = std::ceil(blocks / places);
+  const double sharing = std::min<double>(resident, std::ceil(blocks / multiprocessors));
+
+  // A block: products and the copies' way into shared memory; what a multiprocessor takes in.
+  const double g_rows = std::min(real(p.b), real(config.tile_m()));
+  const double x_rows = std::min(real(p.c), real(config.tile_n()));
+  const double steps = real(divided_up(config.split_samples, kGradientStep));
+  const double step_bytes = (g_rows + x_rows) * config.block_j * kElementBytes * kGradientStep;
+  const int width = std::min(width_of(config, p, p.b, p.y_sample, p.y_feature, nullptr),
+                             width_of(config, p, p.c, p.x_sample, p.x_feature, nullptr));
+  const double copy_clocks = step_bytes * (width == 16 ? 1.0 / 128 : width == 4 ? 1.0 / 32 : 1.0 / 8);
+
+  const int warp_products = config.shape.vector * (config.shape.m / 16) * (config.shape.n / 8);
+  const double step_clocks = config.threads() / 32 * warp_products * product_clocks(config) + copy_clocks;
+  constexpr double take_in = 64;  // bytes per clock
+
+  constexpr double latency = 1200;       // clocks
+  constexpr double step_latency = 1000;  // of a warp that waits for its loads, then for its products
+  constexpr double not_hidden = 2.2;  // measured: what loads, sorting and products take one after the other
+  const double stage_steps = config.stage_samples / kGradientStep;
+  const double block_clocks =
+      steps * std::max({not_hidden * sharing * step_clocks, sharing * step_bytes / take_in, step_latency,
+                        latency / (config.stages - 1) / stage_steps});
+  const double tile_bytes = real(config.tile_m()) * config.out_pitch;
+  const double in_blocks = waves * (block_clocks / clock + 2e-6 + sharing * tile_bytes / 32 / clock);
+
+  // Everything: through L2 come the operands once for every tile of the other's rows...
+  const double idle = std::max(1.0, waves * places / std::max(blocks, 1.0));
+  const double sample_bytes = real(p.batch) * real(p.a) * real(p.d) * kElementBytes;
+  const double reads = sample_bytes * (real(p.b) * real(config.l_tiles) + real(p.c) * real(config.k_tiles));
+  const double l2 = reads / (1.35 * memory_rate) * std::min(idle, 2.0);
+  // ...and from memory once for all tiles that run together, l fastest.
+  const double together =
+      std::clamp(std::floor(places / config.splits), 1.0, real(config.k_tiles * config.l_tiles));
+  const double l_together = std::min(real(config.l_tiles), together);
+  const double k_together = std::ceil(together / real(config.l_tiles));
+  const double rounds = real(config.k_tiles * config.l_tiles) / together;
+  const double memory = sample_bytes * rounds * (k_together * g_rows + l_together * x_rows) / memory_rate;
+  // They overlap, but not wholly; and what was measured on an H200 is slower than all of this says.
+  const double measured = config.shape.form == GradientForm::rows   ? 2.2
+                          : config.shape.form != GradientForm::runs ? 1.0
+                          : config.block_j == 16                    ? 1.25
+                                                                    : 1.8;
+  return 5e-6 + measured * (std::max({in_blocks, l2, 1.1 * memory}) + 0.05 * (in_blocks + l2 + memory));
+}
+
+}  // namespace kronsparse::cuda

@@ -1,0 +1,165 @@
+// How the operands of the gradient reach the tensor-core kernel (gradient_mma.cuh).
+//
+// Tensor cores multiply one (i, j) at a time: G (outputs k x samples) by X (samples
+// x inputs l). The sums are few and the batch is long, so both operands stream
+// through a ring of stages in shared memory, where they lie as in memory:
+//   runs       batch_first, d > 1: a run over rows (k or l) and the block's j per sample.
+//   rows       batch_first, d = 1: a run over rows per sample.
+//   columns    batch_last: a run of samples per row.
+// Copies are units of 16 bytes; rows that do not exist are not copied, because
+// what they give is not stored either. Samples that do not exist are zeros.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/gradient/store.cuh"
+
+namespace kronsparse::cuda {
+
+enum class GradientForm { runs, rows, columns };
+
+/// What a warp computes; every shape is a kernel.
+struct GradientShape {
+  GradientForm form;
+  int vector;           ///< neighbouring j that a lane reads at a time, all of them the warp's
+  int row_j;            ///< j from one row to the next in shared memory, if that is always the same; else 0
+  int m, n;             ///< outputs k and inputs l
+  int threads;          ///< of a block, at most
+  int least_block = 0;  ///< that b and c must have
+};
+
+constexpr int kGradientStep = 16;           ///< samples of a product
+constexpr int kGradientColumnSamples = 64;  ///< in a stage of columns: rows of 128 bytes
+
+/// g or x. Distances are bytes of memory, the pitch is of shared memory.
+struct GradientOperand {
+  const std::byte* data;
+  std::int64_t to_next_i, to_next_row, to_next_j, to_next_sample;
+  std::int64_t rows;  ///< b or c
+  int tile_rows;      ///< of a block
+  int pitch;          ///< bytes between samples (runs, rows) or between rows (columns)
+  int width;          ///< bytes of a copy: 16, 4, or 2 for addresses that allow nothing else
+  int lanes_log;      ///< 2^lanes_log threads copy a run
+};
+
+/// Everything a launch is told.
+struct GradientArguments {
+  GradientOperand g, x;
+  GradientOutput out;
+  GradientTiles tiles;
+  int warps_m, warps_n;
+  int stage_samples, stages;
+  int x_offset, stage_bytes;
+  int swizzle;    ///< 1: odd samples have the units of a pair exchanged
+  bool overlaps;  ///< with the kernel before (see launch.hpp)
+};
+
+namespace gradient {
+
+/// The first `elements` of 8 by copies of 2 to 16 bytes, then zeros.
+__device__ inline void copy_unit(int width, std::uint32_t to, const std::byte* from, int elements) {
+  if (width == 16) {
+    ptx::copy_async_16(to, from, 2 * elements);
+  } else if (width == 4 && elements % 2 == 0) {
+#pragma unroll
+    for (int word = 0; word < 4; ++word)
+      ptx::copy_async_4(to + 4 * word, from + 4 * word, 2 * word < elements);
+  } else {
+    mma::store_elements(to, from, elements);
+  }
+}
+
+/// Brings one operand's samples, a stage at a time. A thread copies the same units of
+/// every run, so that a copy costs a few additions.
+template <GradientForm Form>
+class Copier {
+ public:
+  __device__ Copier(const GradientArguments& p, const GradientOperand& operand, const Tile& tile,
+                    std::int64_t row0)
+      : p_(p), operand_(operand) {
+    const int thread = static_cast<int>(threadIdx.x);
+    const int lanes = 1 << operand.lanes_log;
+    const int rows = static_cast<int>(min(operand.rows - row0, std::int64_t{operand.tile_rows}));
+    unit_ = thread & (lanes - 1);
+    run_ = thread >> operand.lanes_log;
+    run_step_ = static_cast<int>(blockDim.x) >> operand.lanes_log;
+    from_ = operand.data + tile.i * operand.to_next_i + row0 * operand.to_next_row +
+            tile.j0 * operand.to_next_j + tile.n0 * operand.to_next_sample;
+    if constexpr (columns) {
+      runs_ = rows;
+      units_ = kGradientColumnSamples / unit_elements;
+      from_ += unit_ * unit_bytes;
+      to_next_run_ = operand.to_next_row;
+    } else {
+      runs_ = p.stage_samples;
+      to_next_run_ = operand.to_next_sample;
+      if (p.out.block_j == p.out.d) {  // all rows and j of a sample are contiguous
+        const int elements = rows * p.out.block_j;
+        units_ = (elements + unit_elements - 1) / unit_elements;
+        last_elements_ = elements - (units_ - 1) * unit_elements;
+        from_ += unit_ * unit_bytes;
+        to_next_units_ = std::int64_t{lanes} * unit_bytes;
+      } else {  // two units of each row, of which the second may not exist
+        const int second =
+            static_cast<int>(min(p.out.d - tile.j0, std::int64_t{2 * unit_elements})) - unit_elements;
+        elements_ = unit_ % 2 == 0 ? min(unit_elements, unit_elements + second) : max(0, second);
+        units_ = 2 * rows;
+        from_ += unit_ / 2 * operand.to_next_row + unit_ % 2 * unit_bytes;
+        to_next_units_ = lanes / 2 * operand.to_next_row;
+      }
+    }
+    from_ += run_ * to_next_run_;
+    to_next_run_ *= run_step_;
+  }
+
+  /// The next stage's samples, of which `left` exist, to a place in shared memory.
+  __device__ void copy(std::uint32_t to, int left) {
+    if (operand_.width == 16)
+      copy_all<true>(to, left);
+    else
+      copy_all<false>(to, left);
+    from_ += p_.stage_samples * operand_.to_next_sample;
+  }
+
+ private:
+  static constexpr bool columns = Form == GradientForm::columns;
+  static constexpr int unit_elements = 8;
+  static constexpr int unit_bytes = 16;
+
+  template <bool Wide>
+  __device__ void copy_all(std::uint32_t to, int left) const {
+    const std::byte* from = from_;
+    if constexpr (columns) {
+      const int elements = max(0, min(unit_elements, left - unit_ * unit_elements));
+#pragma unroll 4
+      for (int run = run_; run < runs_; run += run_step_, from += to_next_run_)
+        copy_unit(Wide ? 16 : operand_.width, to + run * operand_.pitch + ((unit_ ^ (run & 7)) * unit_bytes),
+                  from, elements);
+    } else {
+#pragma unroll 1
+      for (int run = run_; run < runs_; run += run_step_, from += to_next_run_) {
+        const std::uint32_t row = to + run * operand_.pitch;
+        const int exchanged = run & p_.swizzle;
+        const std::byte* unit_from = from;
+#pragma unroll 2
+        for (int unit = unit_; unit < units_; unit += 1 << operand_.lanes_log, unit_from += to_next_units_) {
+          const int elements = unit == units_ - 1 && last_elements_ != 0 ? last_elements_ : elements_;
+          copy_unit(Wide ? 16 : operand_.width, row + ((unit ^ exchanged) * unit_bytes), unit_from,
+                    run < left ? elements : 0);
+        }
+      }
+    }
+  }
+
+  const GradientArguments& p_;
+  const GradientOperand& operand_;
+  int unit_, run_, run_step_;  ///< this thread's first, and from one of its runs to the next
+  int runs_ = 0, units_ = 0;
+  int elements_ = unit_elements;  ///< of each unit but perhaps the last
+  int last_elements_ = 0;         ///< 0: as of the others
+  const std::byte* from_;
+  std::int64_t to_next_run_ = 0, to_next_units_ = 0;
+};
+
+}  // namespace gradient
+}  // namespace kronsparse::cuda

@@ -1,0 +1,94 @@
+// Launches of kernels that may overlap the end of those before them.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <array>
+#include <string_view>
+#include <type_traits>
+
+#include "core/message.hpp"
+#include "cuda/host/runtime.hpp"
+
+namespace kronsparse::cuda {
+
+struct LaunchShape {
+  dim3 blocks{1};
+  int threads = 1;
+  std::size_t shared_bytes = 0;
+  int cluster_blocks = 1;
+  /// Starts before the kernels ahead of it in the stream have ended. The kernel must then be compiled
+  /// for sm_90 or later, and wait for them (griddepcontrol.wait) before it touches operands.
+  bool overlapping = false;
+  /// Shared memory that a multiprocessor should have for its blocks, in per cent of the most there can be;
+  /// what is left is cache. By default the driver decides.
+  int shared_percent = cudaSharedmemCarveoutDefault;
+};
+
+/// Whether the kernel's code has the instructions that overlapping needs: a newer GPU also runs older code.
+[[nodiscard]] inline bool can_overlap(const void* kernel) {
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, kernel), "asking for a kernel's attributes");
+  return attributes.ptxVersion >= 90;
+}
+
+/// Lets launches of the kernel have all the shared memory there is. Plans share kernels: what one needs
+/// must not become the limit of another.
+inline void allow_shared_memory(const void* kernel, const GpuFacts& gpu) {
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(gpu.shared_bytes)),
+        "raising a kernel's limit of shared memory");
+}
+
+/// Lets launches of the kernel have clusters of so many blocks.
+inline void allow_cluster(const void* kernel, int blocks) {
+  constexpr int portable = 8;  // more have to be asked for
+  if (blocks > portable)
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+          "asking for large clusters");
+}
+
+/// Launches a kernel that takes `arguments`; Error device with its name when that fails.
+template <class... Arguments>
+void launch(std::string_view name, const void* kernel, const LaunchShape& shape, Stream stream,
+            const Arguments&... arguments) {
+  std::array<cudaLaunchAttribute, 3> attributes{};
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.blocks;
+  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = attributes.data();
+  if (shape.cluster_blocks > 1) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {static_cast<unsigned>(shape.cluster_blocks), 1, 1};
+  }
+  if (shape.overlapping) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+#if CUDART_VERSION >= 13000  // the first 12 have no such attribute
+  if (shape.shared_percent != cudaSharedmemCarveoutDefault) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+    attribute.val.sharedMemCarveout = static_cast<unsigned>(shape.shared_percent);
+  }
+#endif
+  std::array<void*, sizeof...(Arguments)> parameters{
+      const_cast<void*>(static_cast<const void*>(&arguments))...};
+  // Not asked for cudaGetLastError: that may be the error of somebody else's earlier call.
+  const cudaError_t status = cudaLaunchKernelExC(&config, kernel, parameters.data());
+  if (status != cudaSuccess)
+    check(status, message("launching the kernel {}", name));  // a text for failures only
+}
+
+/// The same with arguments converted to what the kernel takes.
+template <class... Parameters>
+void launch(std::string_view name, void (*kernel)(Parameters...), const LaunchShape& shape, Stream stream,
+            const std::type_identity_t<Parameters>&... arguments) {
+  launch(name, reinterpret_cast<const void*>(kernel), shape, stream, arguments...);
+}
+
+}  // namespace kronsparse::cuda

@@ -1,0 +1,96 @@
+// What the hosts of the tensor-core kernels (mma, wgmma) have in common.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/message.hpp"
+#include "cuda/device/tensor_core.cuh"
+#include "cuda/host/product.hpp"
+#include "cuda/host/runtime.hpp"
+
+namespace kronsparse::cuda {
+
+[[nodiscard]] inline Arithmetic arithmetic_of(const Problem& problem) {
+  if (problem.dtype == DType::f16) return Arithmetic::f16;
+  if (problem.dtype == DType::bf16) return Arithmetic::bf16;
+  return problem.mode == Mode::tf32 ? Arithmetic::tf32 : Arithmetic::tf32x3;
+}
+
+/// Why these kernels cannot take the problem on any GPU; empty when they can.
+[[nodiscard]] inline std::string tensor_core_refusal(const Problem& problem) {
+  if (problem.operation == Operation::gradient)
+    return "multiplies only, the gradient has its own implementation";
+  if (problem.dtype != DType::f16 && problem.dtype != DType::bf16 && problem.dtype != DType::f32)
+    return message("tensor cores here multiply f16, bf16 and f32, not {}", name(problem.dtype));
+  if (problem.dtype == DType::f32 && problem.mode == Mode::ieee) return "the mode ieee allows FMA units only";
+  // The split loses up to 9 units in the last place of a product: sums must be
+  // long enough for a library's own rounding errors to be of that size.
+  constexpr std::int64_t least_terms = 16;
+  const std::int64_t terms = product_of(problem).c;
+  if (problem.dtype == DType::f32 && problem.mode == Mode::fp32 && terms < least_terms)
+    return message("sums of {} terms would be less accurate than a library's, it takes {} or more", terms,
+                   least_terms);
+  constexpr std::int64_t limit = std::int64_t{1} << 31;
+  const Pattern& pattern = problem.pattern();
+  if (pattern.b >= limit || pattern.c >= limit || pattern.d >= limit) return "counts b, c and d in 32 bits";
+  return {};
+}
+
+/// The same for kernels that multiply half types alone.
+[[nodiscard]] inline std::string half_refusal(const Problem& problem) {
+  if (std::string reason = tensor_core_refusal(problem); !reason.empty()) return reason;
+  return problem.dtype == DType::f32 ? "takes half types, f32 has its own kernels" : "";
+}
+
+/// Why a kernel for at most so many samples cannot take the problem; empty when it can.
+[[nodiscard]] inline std::string batch_refusal(const Problem& problem, std::int64_t most) {
+  if (problem.batch <= most) return {};
+  return message("is for batches of at most {}, not {}", most, problem.batch);
+}
+
+/// Why a kernel that takes whole rows of x, of so many elements each and so many at most, cannot take a sum's
+/// terms with all their j; empty when it can.
+[[nodiscard]] inline std::string row_refusal(const Product& p, int row_elements, int most) {
+  if (p.c <= most / p.d && p.c * p.d % row_elements == 0) return {};
+  return message("takes rows of a multiple of {} elements of x, up to {}, not {} times {}", row_elements,
+                 most, p.c, p.d);
+}
+
+/// Why the GPU, or what was compiled for it, lacks what this and later capabilities have, 80 for 8.0; empty
+/// when neither does.
+[[nodiscard]] inline std::string capability_refusal(const GpuFacts& facts, int needed) {
+  const auto text = [](int capability) { return message("{}.{}", capability / 10, capability % 10); };
+  if (facts.code.compute_capability >= needed) return {};
+  if (facts.compute_capability < needed)
+    return message("needs compute capability {}, {} has {}", text(needed), facts.name,
+                   text(facts.compute_capability));
+  return message("needs code for compute capability {}, this build's for {} is for {}", text(needed),
+                 facts.name, text(facts.code.compute_capability));
+}
+
+/// Why the GPU has not got Hopper's instructions, which no other has, or nothing was compiled that uses them;
+/// empty when it has.
+[[nodiscard]] inline std::string hopper_refusal(const GpuFacts& facts) {
+  if (facts.compute_capability != 90)
+    return message("needs compute capability 9.0, {} has {}.{}", facts.name, facts.compute_capability / 10,
+                   facts.compute_capability % 10);
+  if (facts.code.compute_capability != 90 || facts.code.kind != 'a')
+    return message("needs code for sm_90a, this build's for {} is for {}", facts.name,
+                   architectures_text({&facts.code, 1}));
+  return {};
+}
+
+/// Why the GPU cannot hold a block's tile, or the kernels cannot count them; empty when they can.
+[[nodiscard]] inline std::string tile_refusal(const GpuFacts& facts, int shared_bytes, std::int64_t groups,
+                                              std::int64_t n_tiles) {
+  if (static_cast<std::size_t>(shared_bytes) > facts.shared_bytes)
+    return message("its tiles need {} bytes of shared memory, {} has {}", shared_bytes, facts.name,
+                   facts.shared_bytes);
+  constexpr double limit = 2147483648.0;
+  if (static_cast<double>(groups) * static_cast<double>(n_tiles) >= limit)
+    return "counts its tiles in 32 bits";
+  return {};
+}
+
+}  // namespace kronsparse::cuda

@@ -1,0 +1,16 @@
+# The kernels, a line each: the folder, what is compiled there beside plan.cu (the launch and its entry in the table),
+# and for which arithmetic its instances.cu.in is a source of its own. Who includes this says what
+# kronsparse_kernel() does: src/cuda/CMakeLists.txt compiles for GPUs, tests/emulation/CMakeLists.txt for the CPU.
+kronsparse_kernel(large_batch/gemm SOURCES search.cu INSTANCES f16 bf16)
+kronsparse_kernel(large_batch/wgmma SOURCES search.cu weights.cu INSTANCES f16 bf16 tf32 tf32x3)
+kronsparse_kernel(large_batch/staged SOURCES search.cu sort_by_j.cu)
+kronsparse_kernel(large_batch/mma SOURCES search.cu)
+kronsparse_kernel(large_batch/simt)
+kronsparse_kernel(small_batch/direct SOURCES search.cu INSTANCES f16 bf16)
+kronsparse_kernel(small_batch/resident SOURCES search.cu INSTANCES f16 bf16)
+kronsparse_kernel(small_batch/narrow SOURCES search.cu INSTANCES f16 bf16)
+kronsparse_kernel(small_batch/stream SOURCES search.cu kernels.cu)
+kronsparse_kernel(small_batch/skinny SOURCES search.cu)
+kronsparse_kernel(gradient/mma SOURCES search.cu INSTANCES f16 bf16)
+kronsparse_kernel(gradient/wgmma SOURCES search.cu INSTANCES f16 bf16)
+kronsparse_kernel(gradient/simt)

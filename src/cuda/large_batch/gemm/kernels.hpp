@@ -1,0 +1,15 @@
+// The kernels of multiply_gemm.cuh, by number of their shape; each arithmetic is compiled in its own file.
+#pragma once
+
+#include <cstddef>
+
+#include "cuda/large_batch/gemm/search.hpp"
+
+namespace kronsparse::cuda {
+
+using GemmKernel = void (*)(GemmArguments);
+
+[[nodiscard]] GemmKernel gemm_f16_kernel(std::size_t shape);
+[[nodiscard]] GemmKernel gemm_bf16_kernel(std::size_t shape);
+
+}  // namespace kronsparse::cuda

@@ -1,0 +1,157 @@
+#include <algorithm>
+#include <cmath>
+
+#include "cuda/host/divisor.hpp"
+#include "cuda/large_batch/gemm/search.hpp"
+
+namespace kronsparse::cuda {
+namespace {
+
+/// The shape that wastes the fewest outputs; of equals the widest.
+std::size_t choose_shape(bool columns, std::int64_t b) {
+  const auto padded = [&](const GemmShape& shape) { return divided_up(b, shape.n) * shape.n; };
+  std::size_t best = gemm_shapes.size();
+  for (std::size_t index = 0; index < gemm_shapes.size(); ++index)
+    if (gemm_shapes[index].columns == columns &&
+        (best == gemm_shapes.size() || padded(gemm_shapes[index]) < padded(gemm_shapes[best])))
+      best = index;
+  return best;
+}
+
+/// Lays shared memory out with so many slots of weights and as many stages as fit; false if those are too
+/// few.
+bool lay_out(GemmConfig& config, int w_slots, int least_stages, std::int64_t shared_bytes) {
+  constexpr std::int64_t barriers = 1024;  // what the copy engine writes begins at a multiple of it
+  const std::int64_t chunk_bytes = config.order.chunk_elements() * 2;
+  const std::int64_t resident = w_slots * config.order.chunks * chunk_bytes;
+  const std::int64_t out = 2 * config.shape.out_bytes();
+  const int boxes = config.shape.sample_boxes * (w_slots != 0 ? 1 : 2);
+  const std::int64_t stage =
+      std::int64_t{boxes} * kGemmBoxBytes + (w_slots != 0 ? 0 : kGemmStageChunks * chunk_bytes);
+  const std::int64_t fitting = (shared_bytes - barriers - resident - out) / stage;
+  if (fitting < least_stages) return false;
+  config.w_slots = w_slots;
+  config.stages = static_cast<int>(std::min<std::int64_t>(fitting, kGemmMaxStages));
+  config.stages_offset = static_cast<int>(barriers);
+  config.out_offset = config.stages_offset + config.stages * boxes * kGemmBoxBytes;
+  config.w_offset = config.out_offset + static_cast<int>(out);
+  config.shared_bytes =
+      config.w_offset +
+      static_cast<int>(w_slots != 0 ? resident : config.stages * kGemmStageChunks * chunk_bytes);
+  return true;
+}
+
+}  // namespace
+
+GemmConfig gemm_config(const Problem& problem, const GpuFacts& gpu) {
+  const Product p = product_of(problem);
+  GemmConfig config;
+  config.shape_index = choose_shape(problem.layout == Layout::batch_last, p.b);
+  config.shape = gemm_shapes[config.shape_index];
+  config.order = {.a = p.a,
+                  .b = p.b,
+                  .c = p.c,
+                  .d = p.d,
+                  .j_groups = p.d,
+                  .k_tiles = divided_up(p.b, config.shape.n),
+                  .chunks = divided_up(p.c, kGemmStageTerms) * kGemmStageChunks,
+                  .j_count = 1,
+                  .tile_k = config.shape.n,
+                  .parts = 1,
+                  .swizzled_rows = true};
+  const auto shared = static_cast<std::int64_t>(gpu.shared_bytes);
+  // The next group's weights come while this one's are used, where there is room for both.
+  if (!lay_out(config, 2, 6, shared) && !lay_out(config, 1, 4, shared) && !lay_out(config, 0, 2, shared)) {
+    config.shared_bytes = 1 << 30;
+    return config;
+  }
+  const std::int64_t places = std::max(gpu.multiprocessors, 1);
+  config.n_tiles = std::max<std::int64_t>(divided_up(p.batch, config.unit_samples()), 1);
+  config.team_blocks = std::min(config.order.k_tiles, places);
+  config.passes = divided_up(config.order.k_tiles, config.team_blocks);
+  const std::int64_t teams = std::clamp<std::int64_t>(places / config.team_blocks, 1, config.units());
+  config.crews = config.w_slots != 0 ? teams : 1;
+  config.crew_teams = config.w_slots != 0 ? 1 : teams;
+  return config;
+}
+
+TensorView gemm_x_view(const Problem& problem, const void* x) {
+  const Product p = product_of(problem);
+  if (problem.layout == Layout::batch_last)
+    return {.data = x,
+            .sizes = {p.batch, p.d, p.c, p.a},
+            .strides = {p.x_feature, p.d * p.x_feature, p.c * p.d * p.x_feature},
+            .box = {kGemmBoxSamples, 1, kGemmStageTerms, 1}};
+  return {.data = x,
+          .sizes = {p.c, p.a, p.batch, 1},
+          .strides = {p.c, p.x_sample, 0},
+          .box = {kGemmStageTerms, 1, kGemmBoxSamples, 1}};
+}
+
+TensorView gemm_y_view(const Problem& problem, const GemmConfig& config, const void* y) {
+  const Product p = product_of(problem);
+  if (problem.layout == Layout::batch_last)
+    return {.data = y,
+            .sizes = {p.batch, p.d, p.b, p.a},
+            .strides = {p.y_feature, p.d * p.y_feature, p.b * p.d * p.y_feature},
+            .box = {kGemmBoxSamples, 1, config.shape.round, 1}};
+  return {.data = y,
+          .sizes = {p.b, p.a, p.batch, 1},
+          .strides = {p.b, p.y_sample, 0},
+          .box = {config.shape.round, 1, kGemmBoxSamples, 1}};
+}
+
+GemmArguments gemm_arguments(const Problem& problem, const GemmConfig& config, const Operands& operands,
+                             const void* weights) {
+  const Product p = product_of(problem);
+  const TensorView x = gemm_x_view(problem, operands.x);
+  const TensorView y = gemm_y_view(problem, config, operands.y);
+  const bool x_fits = x.fits();
+  const bool y_fits = y.fits();
+  return {.x_map = x_fits ? tensor_map(x) : CUtensorMap{},
+          .y_map = y_fits ? tensor_map(y) : CUtensorMap{},
+          .x = static_cast<const std::byte*>(operands.x),
+          .y = static_cast<std::byte*>(operands.y),
+          .bias = operands.bias,
+          .weights = static_cast<const std::byte*>(weights),
+          .batch = p.batch,
+          .b = p.b,
+          .c = p.c,
+          .x_sample = p.x_sample,
+          .x_feature = p.x_feature,
+          .y_sample = p.y_sample,
+          .y_feature = p.y_feature,
+          .units = static_cast<std::uint32_t>(config.units()),
+          .n_tiles = static_cast<std::uint32_t>(config.n_tiles),
+          .k_tiles = static_cast<std::uint32_t>(config.order.k_tiles),
+          .a = static_cast<std::uint32_t>(p.a),
+          .d = static_cast<std::uint32_t>(p.d),
+          .team_blocks = static_cast<std::uint32_t>(config.team_blocks),
+          .crew_teams = static_cast<std::uint32_t>(config.crew_teams),
+          .crews = static_cast<std::uint32_t>(config.crews),
+          .chunks = static_cast<int>(config.order.chunks),
+          .stages = config.stages,
+          .w_chunk_bytes = static_cast<int>(config.order.chunk_elements() * 2),
+          .w_slots = config.w_slots,
+          .w_offset = config.w_offset,
+          .stages_offset = config.stages_offset,
+          .out_offset = config.out_offset,
+          .x_tensor_copies = x_fits,
+          .y_tensor_copies = y_fits,
+          .activation = problem.activation};
+}
+
+double gemm_seconds(const Problem& problem, const GemmConfig& config, const GpuFacts& gpu) {
+  // A launch, then memory or tensor cores, whichever takes longer.
+  constexpr double fixed = 4e-6;
+  constexpr double memory_share = 1.1;
+  constexpr double tensor_share = 1.2;
+  constexpr double rate = 2048;  // multiply-adds per clock and multiprocessor
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const double rounds = std::ceil(real(config.units()) / real(config.crews * config.crew_teams));
+  const double tile = real(config.order.chunks * 16) * config.shape.n * config.unit_samples();
+  const double tensor = rounds * tile / rate / gpu.clock_hz;
+  return fixed + std::max(memory_share * problem.bytes() / gpu.memory_rate, tensor_share * tensor);
+}
+
+}  // namespace kronsparse::cuda

@@ -1,0 +1,318 @@
+// How x reaches the tensor-core kernel (multiply_mma.cuh): asynchronous copies
+// bring tiles straight from x, in place, into shared memory.
+//
+// Tensor cores multiply one (i, j) at a time, W (outputs x terms) by X
+// (terms x samples). What makes x fit is how it lies in shared memory:
+//   planes   batch_first, d > 1. Copies of 4 bytes ("words": a float, or two
+//            neighbouring j of a half type) scatter what is contiguous in memory,
+//            over l and j, into one plane per word of j, a row of 16 l per sample.
+//            The bytes of a half type's pair are sorted when fragments are made.
+//   rows     batch_first, d = 1, half types: a row of 16 l per sample.
+//   columns  batch_last: a row of samples per l.
+// Blocks are persistent: the copies of the next tile run during the epilogue of
+// this one. Weights that fit stay in shared memory; others stream beside x.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/device/tensor_core.cuh"
+#include "cuda/large_batch/mma/weights.cuh"
+#include "kronsparse/problem.hpp"
+
+namespace kronsparse::cuda {
+
+constexpr int kStages = 4;
+constexpr int kMaxThreads = 256;
+
+/// What one warp does, and every constant that follows from it.
+template <Arithmetic A, XForm F, int WarpK>
+struct MmaTraits {
+  static constexpr Arithmetic arithmetic = A;
+  static constexpr XForm form = F;
+  static constexpr bool half = A == Arithmetic::f16 || A == Arithmetic::bf16;
+  static constexpr int element_bytes = half ? 2 : 4;
+  static constexpr int warp_k = WarpK;                                 ///< outputs
+  static constexpr int warp_n = half && F != XForm::planes ? 64 : 32;  ///< samples
+  static constexpr int products = half && F == XForm::planes ? 2 : 1;  ///< neighbouring j
+  static constexpr int k_tiles = warp_k / 16;
+  static constexpr int n_tiles = warp_n / 8;
+  static constexpr bool compensated = A == Arithmetic::tf32x3;
+  /// Bytes of 16 terms in shared memory: of one sample, or (columns) of one term's sample.
+  static constexpr int row_bytes = F == XForm::planes ? 64 : 32;
+
+  static_assert(WarpK % 16 == 0);
+  static_assert(F != XForm::rows || half, "a float with d = 1 is a plane of its own");
+  static_assert(products * k_tiles * n_tiles * 4 * (compensated ? 2 : 1) <= 128, "accumulators in registers");
+};
+
+/// Everything a launch is told. Offsets and sizes are in bytes of x and y where
+/// the name says so, else in elements.
+struct MmaArguments {
+  const std::byte* x;
+  std::byte* y;
+  const void* bias;
+  const std::byte* weights;
+  std::int64_t batch, b, c, d;
+  std::int64_t x_sample, x_feature, y_sample, y_feature;
+  WeightOrder order;
+  std::int64_t n_tiles;       ///< tiles of samples
+  std::int64_t tiles;         ///< groups times tiles of samples
+  std::int64_t x_row_step;    ///< bytes: to the next sample, or (columns) to the next term
+  std::int64_t x_chunk_step;  ///< bytes: over 16 terms
+  int words;                  ///< words of j in a block (planes), else 1
+  int warps_k, warps_n;       ///< warps along the outputs and the samples, per word
+  int tile_n;                 ///< samples of a block
+  int chunks;                 ///< of 16 terms
+  int sub_chunks;             ///< chunks in a stage
+  int planes_passes;          ///< copies of 4 bytes that a thread makes for a chunk
+  int unit_passes;            ///< copies of 16 bytes, alike
+  int plane_bytes;            ///< of x, for 16 terms
+  int x_chunk_bytes;          ///< all planes of 16 terms
+  int x_stage_bytes;
+  int w_chunk_bytes;
+  int w_stage_bytes;    ///< 0: the weights of a group stay in shared memory
+  int w_region_offset;  ///< in shared memory
+  int out_offset;
+  int out_pitch;  ///< words between rows of results
+  int out_bytes;
+  int x_copy;   ///< bytes per copy of x: 16, 4, or 2 for addresses that allow nothing else
+  int y_store;  ///< bytes per store of y: 16 (columns), 4 or 2
+  Activation activation;
+};
+
+namespace mma {
+
+/// What a tile is: a group (i, some j, some outputs) and some samples.
+struct Tile {
+  std::uint32_t group;
+  std::uint32_t i, j0, k0;
+  std::int64_t n0;
+};
+
+/// The tile of an index below p.tiles, which is below 2^31: divisions of 64 bits would show.
+__device__ inline Tile tile_at(const MmaArguments& p, std::uint32_t index) {
+  const auto groups = static_cast<std::uint32_t>(p.order.groups());
+  const auto n_tiles = static_cast<std::uint32_t>(p.n_tiles);
+  const auto k_tiles = static_cast<std::uint32_t>(p.order.k_tiles);
+  const auto j_groups = static_cast<std::uint32_t>(p.order.j_groups);
+  const bool resident = p.w_stage_bytes == 0;
+  // Streaming blocks that run together share samples, resident ones share weights.
+  const std::uint32_t quotient = index / (resident ? n_tiles : groups);
+  const std::uint32_t remainder = index - quotient * (resident ? n_tiles : groups);
+  Tile tile{};
+  tile.group = resident ? quotient : remainder;
+  tile.n0 = static_cast<std::int64_t>(resident ? remainder : quotient) * p.tile_n;
+  const std::uint32_t ij = tile.group / k_tiles;
+  tile.k0 = (tile.group - ij * k_tiles) * static_cast<std::uint32_t>(p.order.tile_k);
+  tile.i = ij / j_groups;
+  tile.j0 = (ij - tile.i * j_groups) * static_cast<std::uint32_t>(p.order.j_count);
+  return tile;
+}
+
+/// Brings x, and weights that are not resident, into the stages, one after the
+/// other, across the borders of tiles. A thread copies the same places of every
+/// chunk, so that a copy costs an addition.
+template <class Traits>
+class Loader {
+ public:
+  __device__ Loader(const MmaArguments& p, std::uint32_t shared, std::uint32_t first, std::uint32_t end,
+                    std::uint32_t step)
+      : p_(p), shared_(shared), next_(first), end_(end), step_(step) {
+    const int thread = static_cast<int>(threadIdx.x);
+    const int threads = static_cast<int>(blockDim.x);
+    if constexpr (Traits::form == XForm::columns) {
+      const int units = p.tile_n * Traits::element_bytes / 16;  // of a row of samples; a power of two
+      const int row_units_log = 31 - __clz(units);
+      l_ = thread >> row_units_log;
+      column_ = thread & (units - 1);
+      rows_per_pass_ = threads >> row_units_log;
+      to_ = l_ * units * 16;
+    } else if (Traits::form == XForm::rows || p.x_copy == 16) {
+      constexpr int units = Traits::row_bytes / 16;
+      row_ = thread / units;
+      l_ = thread % units * (16 / units);
+      rows_per_pass_ = threads / units;
+      to_ = thread * 16;
+    } else {
+      const int words_in_row = 16 * p.words;
+      const int in_row = thread % words_in_row;
+      row_ = thread / words_in_row;
+      rows_per_pass_ = threads / words_in_row;
+      l_ = in_row / p.words;
+      column_ = in_row % p.words;
+      to_ = column_ * p.plane_bytes + row_ * 64 + l_ * 4;
+    }
+    if (next_ < end_) enter_tile();
+  }
+
+  /// Starts the copies of the next stage, or none after the last; commits either way.
+  __device__ void issue(int stage) {
+    if (next_ < end_) {
+      const std::uint32_t x_to = shared_ + stage * p_.x_stage_bytes;
+      for (int sub = 0; sub < p_.sub_chunks && chunk_ + sub < p_.chunks; ++sub)
+        load_x(x_to + sub * p_.x_chunk_bytes);
+      if (p_.w_stage_bytes != 0) {
+        const int bytes = min(p_.sub_chunks, p_.chunks - chunk_) * p_.w_chunk_bytes;
+        load_weights(shared_ + p_.w_region_offset + stage * p_.w_stage_bytes, weights_, bytes);
+        weights_ += bytes;
+      }
+      chunk_ += p_.sub_chunks;
+      if (chunk_ >= p_.chunks) {
+        next_ += step_;
+        if (next_ < end_) enter_tile();
+      }
+    }
+    ptx::commit_copies();
+  }
+
+  /// All the weights of the tile about to be loaded.
+  __device__ void load_group() const {
+    load_weights(shared_ + p_.w_region_offset, weights_, p_.chunks * p_.w_chunk_bytes);
+  }
+
+ private:
+  __device__ void enter_tile() {
+    const Tile tile = tile_at(p_, next_);
+    chunk_ = 0;
+    weights_ = p_.weights + static_cast<std::int64_t>(tile.group) * p_.chunks * p_.w_chunk_bytes;
+    terms_left_ = static_cast<int>(p_.c) - l_;
+    std::int64_t n = tile.n0;
+    std::int64_t j = tile.j0;
+    if constexpr (Traits::form == XForm::columns) {
+      n += column_ * (16 / Traits::element_bytes);
+      rows_left_ = static_cast<int>(min(max(p_.batch - n, std::int64_t{0}), std::int64_t{16}));
+    } else {
+      j += column_ * Traits::products;
+      n += row_;
+      rows_left_ = static_cast<int>(min(p_.batch - n, std::int64_t{1} << 20));
+    }
+    j_left_ = static_cast<int>(min(p_.d - j, std::int64_t{2}));
+    from_ =
+        p_.x + (n * p_.x_sample + ((tile.i * p_.c + l_) * p_.d + j) * p_.x_feature) * Traits::element_bytes;
+  }
+
+  __device__ static void load_weights(std::uint32_t to, const std::byte* from, int bytes) {
+    for (int at = static_cast<int>(threadIdx.x) * 16; at < bytes; at += static_cast<int>(blockDim.x) * 16)
+      ptx::copy_async_16(to + at, from + at, 16);
+  }
+
+  /// One chunk of 16 terms; then on to the next.
+  __device__ void load_x(std::uint32_t to) {
+    if constexpr (Traits::form == XForm::columns)
+      load_columns(to);
+    else if (Traits::form == XForm::rows || p_.x_copy == 16)
+      load_lines(to + to_);
+    else
+      load_planes(to + to_);
+    from_ += p_.x_chunk_step;
+    terms_left_ -= 16;
+  }
+
+  /// Words of (l, j), contiguous in memory over j and then l, to their planes.
+  __device__ void load_planes(std::uint32_t to) const {
+    const bool inside = terms_left_ > 0 && j_left_ > 0;
+    const std::byte* from = inside ? from_ : p_.x;
+    const std::int64_t step = inside ? rows_per_pass_ * p_.x_row_step : 0;
+    const int passes = p_.planes_passes;
+    if (p_.x_copy == 4) {
+      if (rows_left_ >= p_.tile_n) {
+#pragma unroll 8
+        for (int pass = 0; pass < passes; ++pass) {
+          ptx::copy_async_4(to, from, inside);
+          from += step;
+          to += rows_per_pass_ * 64;
+        }
+      } else {
+        for (int pass = 0; pass < passes; ++pass) {
+          const bool row_inside = inside && pass * rows_per_pass_ < rows_left_;
+          ptx::copy_async_4(to, row_inside ? from : p_.x, row_inside);
+          from += step;
+          to += rows_per_pass_ * 64;
+        }
+      }
+    } else if constexpr (Traits::half) {  // addresses of single elements
+#pragma unroll 8
+      for (int pass = 0; pass < passes; ++pass) {
+        std::uint32_t pair = 0;
+        if (inside && pass * rows_per_pass_ < rows_left_) {
+          const auto* elements = reinterpret_cast<const std::uint16_t*>(from);
+          pair = elements[0];
+          if (j_left_ > 1) pair |= std::uint32_t{elements[1]} << 16;
+        }
+        ptx::store_shared_4(to, pair);
+        from += step;
+        to += rows_per_pass_ * 64;
+      }
+    }
+  }
+
+  /// Rows of 16 neighbouring l (the only j of a block), in units of 16 bytes.
+  __device__ void load_lines(std::uint32_t to) const {
+    constexpr int per_unit = 16 / (Traits::row_bytes / 16);  // l in a unit
+    constexpr int bytes_per_term = 16 / per_unit;
+    const int terms = min(max(terms_left_, 0), per_unit);
+    const std::byte* from = from_;
+    const std::int64_t step = rows_per_pass_ * p_.x_row_step;
+    const int passes = p_.unit_passes;
+    if (p_.x_copy == 16) {
+#pragma unroll 4
+      for (int pass = 0; pass < passes; ++pass) {
+        const bool inside = terms > 0 && pass * rows_per_pass_ < rows_left_;
+        ptx::copy_async_16(to, inside ? from : p_.x, inside ? terms * bytes_per_term : 0);
+        from += step;
+        to += rows_per_pass_ * Traits::row_bytes;
+      }
+    } else if constexpr (Traits::form == XForm::rows) {
+      for (int pass = 0; pass < passes; ++pass) {
+        const bool inside = pass * rows_per_pass_ < rows_left_;
+        store_elements(to, from, inside ? terms : 0);
+        from += step;
+        to += rows_per_pass_ * Traits::row_bytes;
+      }
+    }
+  }
+
+  /// A row of samples for each of 16 l, in swizzled units of 16 bytes.
+  __device__ void load_columns(std::uint32_t to) const {
+    constexpr int per_unit = 16 / Traits::element_bytes;
+    const int samples = min(rows_left_, per_unit);
+    const int row_bytes = p_.tile_n * Traits::element_bytes;
+    const std::byte* from = from_;
+    const std::int64_t step = rows_per_pass_ * p_.x_row_step;
+    const int passes = p_.unit_passes;
+    to += to_;
+#pragma unroll 4
+    for (int pass = 0; pass < passes; ++pass) {
+      const int l = l_ + pass * rows_per_pass_;
+      const bool inside = pass * rows_per_pass_ < terms_left_ && samples > 0;
+      const std::uint32_t unit_to = to + ((column_ ^ swizzle(l)) << 4);
+      if (p_.x_copy == 16) {
+        ptx::copy_async_16(unit_to, inside ? from : p_.x, inside ? samples * Traits::element_bytes : 0);
+      } else if (p_.x_copy == 4 && (!Traits::half || samples == per_unit || !inside)) {
+#pragma unroll
+        for (int word = 0; word < 4; ++word) {
+          const bool word_inside = inside && word * 4 < samples * Traits::element_bytes;
+          ptx::copy_async_4(unit_to + word * 4, word_inside ? from + word * 4 : p_.x, word_inside);
+        }
+      } else if constexpr (Traits::half) {
+        store_elements(unit_to, from, inside ? samples : 0);
+      }
+      from += step;
+      to += rows_per_pass_ * row_bytes;
+    }
+  }
+
+  const MmaArguments& p_;
+  std::uint32_t shared_;
+  std::uint32_t next_, end_, step_;
+  int chunk_ = 0;
+  // What this thread copies of a chunk: term, word of j or unit of samples, sample; and where to.
+  int l_ = 0, column_ = 0, row_ = 0, rows_per_pass_ = 1, to_ = 0;
+  // Its source in this chunk, and how much of it exists.
+  const std::byte* from_ = nullptr;
+  int terms_left_ = 0, rows_left_ = 0, j_left_ = 0;
+  const std::byte* weights_ = nullptr;
+};
+
+}  // namespace mma
+}  // namespace kronsparse::cuda

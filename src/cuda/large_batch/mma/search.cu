@@ -1,0 +1,133 @@
+#include <algorithm>
+
+#include "cuda/host/divisor.hpp"
+#include "cuda/host/tensor_core_refusals.hpp"
+#include "cuda/large_batch/mma/search.hpp"
+
+namespace kronsparse::cuda {
+namespace {
+
+/// The smallest number >= value that leaves `rest` when divided by 32.
+int with_rest_of_32(int value, int rest) { return value + ((rest - value) % 32 + 32) % 32; }
+
+constexpr int kMaxWarps = kMaxThreads / 32;
+constexpr int kMaxWords = 8;  ///< 32 bytes of j: whole sectors of memory
+
+/// Sizes in shared memory, which follow from the rest of the configuration.
+void lay_out(MmaConfig& config) {
+  const bool half = config.arithmetic == Arithmetic::f16 || config.arithmetic == Arithmetic::bf16;
+  const int element = half ? 2 : 4;
+  const int n = config.tile_n();
+  const int tile_k = config.order.tile_k;
+  int out_rows = 8 * config.warps_n;
+  switch (config.form) {
+    case XForm::planes:
+      // The padding puts the words that one copy instruction scatters into different banks.
+      config.plane_bytes = n * 64 + (config.words == 1 ? 0 : std::max(16, 128 / config.words / 16 * 16));
+      config.out_pitch = with_rest_of_32(tile_k * config.words, 5);
+      break;
+    case XForm::rows:
+      config.plane_bytes = n * 32;
+      config.out_pitch = with_rest_of_32(tile_k / 2, 5);
+      break;
+    case XForm::lines:  // wgmma's alone
+      break;
+    case XForm::columns:
+      config.plane_bytes = 16 * n * element;
+      config.out_pitch = with_rest_of_32(n * element / 4, half ? 4 : 8);
+      out_rows = 16 * config.warps_k;
+      break;
+  }
+  const auto chunk_bytes = static_cast<int>(config.order.chunk_elements() * element);
+  config.x_stage_bytes = config.sub_chunks * config.words * config.plane_bytes;
+  config.w_stage_bytes = config.resident ? 0 : config.sub_chunks * chunk_bytes;
+  config.out_bytes = (out_rows * config.out_pitch * 4 + 127) / 128 * 128;
+  const std::int64_t weights = config.resident ? config.order.group_elements() * element
+                                               : std::int64_t{kStages} * config.w_stage_bytes;
+  const std::int64_t total = std::int64_t{kStages} * config.x_stage_bytes + weights + 2 * config.out_bytes;
+  config.shared_bytes = static_cast<int>(std::min<std::int64_t>(total, 1 << 30));
+}
+
+}  // namespace
+
+MmaConfig mma_config(const Problem& problem, const GpuFacts& gpu) {
+  const Product p = product_of(problem);
+  MmaConfig config;
+  config.arithmetic = arithmetic_of(problem);
+  const bool half = problem.dtype != DType::f32;
+  if (problem.layout == Layout::batch_last)
+    config.form = XForm::columns;
+  else
+    config.form = half && p.d == 1 ? XForm::rows : XForm::planes;
+  config.warp_n = half && config.form != XForm::planes ? 64 : 32;
+
+  // Multiples of 48 or of 64, whichever wastes less.
+  config.warp_k = divided_up(p.b, 48) * 48 < divided_up(p.b, 64) * 64 ? 48 : 64;
+  const std::int64_t k_warps = divided_up(p.b, config.warp_k);
+
+  const int products = half && config.form == XForm::planes ? 2 : 1;
+  const std::int64_t d_words = config.form == XForm::columns ? 1 : divided_up(p.d, products);
+  const std::int64_t j_groups = divided_up(d_words, kMaxWords);
+  config.words = static_cast<int>(divided_up(d_words, j_groups));
+  const int warps = std::max(1, kMaxWarps / config.words);
+  config.warps_k = k_warps >= 2 && warps >= 4 ? 2 : 1;
+  config.warps_n = 1;
+  while (config.warps_n * 2 * config.warps_k <= warps) config.warps_n *= 2;
+  if (config.form != XForm::planes && half) config.warps_n = std::min(config.warps_n, 4);
+
+  const int j_count = config.words * products;
+  config.order = {.a = p.a,
+                  .b = p.b,
+                  .c = p.c,
+                  .d = p.d,
+                  .j_groups = config.form == XForm::columns ? p.d : j_groups,
+                  .k_tiles = divided_up(p.b, config.warp_k * config.warps_k),
+                  .chunks = divided_up(p.c, 16),
+                  .j_count = j_count,
+                  .tile_k = config.warp_k * config.warps_k,
+                  .wide = !half,
+                  .rows = config.form == XForm::rows ? RowOrder::paired : RowOrder::split};
+
+  const auto fits = [&] {
+    lay_out(config);
+    return static_cast<std::size_t>(config.shared_bytes) <= gpu.shared_bytes;
+  };
+  // Larger stages wait less often; resident weights are worth more.
+  for (const bool resident : {true, false})
+    for (const int sub_chunks : {2, 1}) {
+      config.resident = resident;
+      config.sub_chunks = static_cast<int>(std::min<std::int64_t>(sub_chunks, config.order.chunks));
+      if (fits()) return config;
+    }
+  // A GPU with less shared memory per block: fewer warps, hence smaller tiles.
+  while (!fits() && config.warps_n > 1) config.warps_n /= 2;
+  return config;
+}
+
+double mma_seconds(const Problem& problem, const MmaConfig& config, const GpuFacts& gpu) {
+  const Product p = product_of(problem);
+  const bool half = problem.dtype != DType::f32;
+  const double element = half ? 2 : 4;
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const double samples = real(divided_up(p.batch, config.tile_n()) * config.tile_n());
+  const double j_count = real(config.order.j_groups) * config.order.j_count;
+  const double outputs = real(config.order.k_tiles * config.order.tile_k);
+  const double terms = real(config.order.chunks * 16);
+
+  // Multiply-adds per clock and multiprocessor, as mma.sync reaches them.
+  const double rate = half ? 400.0 : config.arithmetic == Arithmetic::tf32 ? 200.0 : 90.0;
+  const double clocks = samples * real(p.a) * j_count * outputs * terms / rate / gpu.multiprocessors;
+  const double memory = problem.bytes() / gpu.memory_rate;
+  // Through L2: x for every tile of outputs, the weights for every tile of samples.
+  const double x_reads = samples * real(p.a) * j_count * terms * real(config.order.k_tiles);
+  const double w_reads = config.resident ? 0.0 : real(config.order.elements()) * samples / config.tile_n();
+  const double l2 = (x_reads + w_reads) * element / (1.4 * gpu.memory_rate);
+  const double tiles = real(config.order.groups()) * samples / config.tile_n();
+  const double filled = std::clamp(tiles / gpu.multiprocessors, 1.0 / gpu.multiprocessors, 1.0);
+  // Copies and epilogues share the warps with the products: on an H200 these kernels
+  // take three times the time that memory or L2 would need, and splitting floats takes as long again.
+  const double split = config.arithmetic == Arithmetic::tf32x3 ? 2 : 1;
+  return 8e-6 + split * std::max({clocks / gpu.clock_hz / filled, 3.0 * memory, 2.8 * l2});
+}
+
+}  // namespace kronsparse::cuda

@@ -1,0 +1,50 @@
+// What the launchers of the FMA-unit kernels share: tile counts, rates, alignment.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "cuda/host/runtime.hpp"
+#include "kronsparse/dtype.hpp"
+
+namespace kronsparse::cuda::simt {
+
+[[nodiscard]] inline std::int64_t tiles_of(std::int64_t size, std::int64_t tile) {
+  return (size + tile - 1) / tile;
+}
+
+/// The size with its last tile filled up.
+[[nodiscard]] inline double padded(std::int64_t size, std::int64_t tile) {
+  return static_cast<double>(tiles_of(size, tile)) * static_cast<double>(tile);
+}
+
+[[nodiscard]] inline bool aligned_16(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
+}
+
+/// Real multiplications and additions per second that the FMA units can do.
+[[nodiscard]] inline double fma_rate(const GpuFacts& facts, DType dtype) {
+  const bool wide = dtype == DType::f64 || dtype == DType::complex128;
+  const int cc = facts.compute_capability;
+  const double lanes = wide ? (cc == 80 ? 32 : cc == 90 || cc == 100 ? 64 : 2) : (cc < 86 ? 64 : 128);
+  return 2 * lanes * std::max(facts.clock_hz, 1e9) * std::max(facts.multiprocessors, 1);
+}
+
+/// Runs of `j` elements of a row of d: where they are shorter than both the row
+/// and a 32-byte sector, sectors are read by more than one block. 1 is none.
+[[nodiscard]] inline double repeated_sectors(int j, std::int64_t d, DType dtype) {
+  const double width = j * static_cast<double>(size_of(dtype));
+  return j >= d || width >= 32 ? 1 : 1 + (32 - width) / 32;
+}
+
+/// The kernel of the layout with the least `cost`; the first of equals.
+template <class Kernel, class Cost>
+[[nodiscard]] const Kernel& cheapest(std::span<const Kernel> kernels, bool batch_first, const Cost& cost) {
+  const Kernel* best = nullptr;
+  for (const Kernel& kernel : kernels)
+    if (kernel.batch_first == batch_first && (best == nullptr || cost(kernel) < cost(*best))) best = &kernel;
+  return *best;
+}
+
+}  // namespace kronsparse::cuda::simt

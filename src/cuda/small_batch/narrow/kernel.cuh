@@ -1,0 +1,222 @@
+// The product for small batches in blocks of few outputs: the kernel. narrow_tiles.cuh says how it works.
+#pragma once
+
+#include "cuda/device/kernel_arguments.cuh"
+#include "cuda/device/wgmma.cuh"
+#include "cuda/small_batch/narrow/exchange.cuh"
+#include "cuda/small_batch/narrow/loads.cuh"
+#include "cuda/small_batch/narrow/store.cuh"
+
+namespace kronsparse::cuda {
+namespace narrow {
+
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/// One warpgroup: every so many-th filling of the stages.
+template <class T, int block_j, int outputs>
+class Consumer {
+ public:
+  using Sums = float[block_j][outputs / 2];
+
+  __device__ Consumer(const Arguments& args, const BlockPlace& place, const Stages& stages, int warpgroup)
+      : args_(args), place_(place), stages_(stages), warpgroup_(warpgroup) {}
+
+  __device__ void multiply(Sums& sums) {
+    if constexpr (block_j == 1)
+      multiply_boxes(sums[0]);
+    else
+      multiply_sorted(sums);
+    ptx::wgmma_wait<0>();
+  }
+
+ private:
+  static constexpr Shape shape{block_j, outputs};
+  using Instruction = ptx::Wgmma<outputs>;
+
+  /// Calls body(x, weights, is the first of a stage) for every slab.
+  template <class Body>
+  __device__ void for_slabs(Body&& body) {
+    const Cut& cut = args_.cut;
+    const int fillings = cut.fillings(), slab_x_bytes = shape.slab_boxes() * cut.box_bytes();
+    RingPlace at_x, at_weights;
+    at_x.skip(cut.x_stages, warpgroup_);
+    at_weights.skip(cut.weight_stages, warpgroup_);
+#pragma unroll 1
+    for (int filling = warpgroup_; filling < fillings; filling += cut.warpgroups) {
+      ptx::barrier_wait(stages_.weights.full(at_weights.at), at_weights.parity);
+      ptx::barrier_wait(stages_.x.full(at_x.at), at_x.parity);
+      const int slabs = min(cut.stage_slabs, cut.slabs - filling * cut.stage_slabs);
+#pragma unroll 1
+      for (int slab = 0; slab < slabs; ++slab)
+        body(stages_.x.data(at_x.at) + slab * slab_x_bytes,
+             stages_.weights.data(at_weights.at) + slab * shape.slab_weight_bytes(), slab == 0);
+      // Nobody waits for the last fillings to be used up.
+      used_x_ = filling + cut.x_stages < fillings ? at_x.at : -1;
+      used_weights_ = filling + cut.weight_stages < fillings ? at_weights.at : -1;
+      at_x.skip(cut.x_stages, cut.warpgroups);
+      at_weights.skip(cut.weight_stages, cut.warpgroups);
+    }
+  }
+
+  /// The stages before are used up: who fills them is told.
+  __device__ void release_used() const {
+    if (used_x_ < 0 && used_weights_ < 0) return;
+    if (!speaks_for_warp()) return;
+    if (used_x_ >= 0) ptx::barrier_arrive(stages_.x.empty(used_x_));
+    if (used_weights_ >= 0) ptx::barrier_arrive(stages_.weights.empty(used_weights_));
+  }
+
+  __device__ static std::uint64_t right(std::uint32_t weights) {
+    return ptx::wgmma_operand(weights, outputs * 16, 128);
+  }
+
+  __device__ void multiply_boxes(float (&sums)[outputs / 2]) {
+    for_slabs([&](std::uint32_t x, std::uint32_t weights, bool is_first) {
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int step = 0; step < shape.slab_steps(); ++step) {
+        const std::uint64_t left = ptx::wgmma_swizzled_operand(x + step * (step_terms * 2));
+        if constexpr (std::is_same_v<T, __nv_bfloat16>)
+          Instruction::bf16_shared(sums, left, right(weights + step * shape.step_bytes()), 1);
+        else
+          Instruction::f16_shared(sums, left, right(weights + step * shape.step_bytes()), 1);
+      }
+      ptx::wgmma_commit();
+      if (is_first) {
+        ptx::wgmma_wait<1>();
+        release_used();
+      }
+    });
+  }
+
+  /// Loads of a slab overlap the products of the one before.
+  __device__ void multiply_sorted(Sums& sums) {
+    using X = SortedX<block_j>;
+    X x(args_, first_half<block_j>(args_, place_));
+    std::uint32_t left[X::steps * X::products][4];
+    for_slabs([&](std::uint32_t slab, std::uint32_t weights, bool is_first) {
+#pragma unroll
+      for (int pass = 0; pass < X::passes; ++pass) {
+        x.load(slab, pass);
+        ptx::wgmma_wait<0>();
+        if (is_first && pass == 0) release_used();
+        x.sort(left);
+#pragma unroll
+        for (auto& operand : left) ptx::wgmma_settle(operand);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < X::steps; ++step)
+#pragma unroll
+          for (int product = 0; product < X::products; ++product) {
+            const int j = pass * X::products + product;
+            const std::uint64_t w = right(weights + (step * block_j + j) * shape.step_bytes());
+            if constexpr (std::is_same_v<T, __nv_bfloat16>)
+              Instruction::bf16(sums[j], left[step * X::products + product], w, 1);
+            else
+              Instruction::f16(sums[j], left[step * X::products + product], w, 1);
+          }
+        ptx::wgmma_commit();
+      }
+    });
+  }
+
+  const Arguments& args_;
+  const BlockPlace& place_;
+  const Stages& stages_;
+  int warpgroup_;
+  int used_x_ = -1, used_weights_ = -1;  ///< stages that are to be released
+};
+
+#endif
+
+}  // namespace narrow
+
+template <class T, int block_j, int outputs>
+__global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups() * 128 +
+                                      narrow::producer_threads,
+                                  1) multiply_narrow(const __grid_constant__ narrow::Arguments args) {
+  using namespace narrow;
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) std::byte shared_memory[];
+  Cut cut = args.cut;
+  cut.shape = {block_j, outputs};  // what follows from it is then known to the compiler
+  const SharedLayout layout = shared_layout(cut);
+  const std::uint32_t base = ptx::shared_address(shared_memory);
+  const Stages stages(cut, layout, base);
+  const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0), warpgroup = warp / 4;
+  const int threads = cut.threads();
+  const bool brings_weights = warp == cut.warpgroups * 4;
+  ptx::let_later_kernels_start();
+  if (args.just_packed) ptx::wait_for_earlier_kernels();
+  const BlockPlace place(args);
+  if (was_idle(args)) return;
+  if (brings_weights) {
+    stages.init(cut, args.boxes);
+    ptx::barrier_signal(barriers_are_there, threads + producer_threads);
+  } else {
+    read_arguments<sizeof(args.x_map)>(args, base + layout.unused);
+    ptx::barrier_of(barriers_are_there, threads + producer_threads);
+  }
+  // Where l is split, nothing is sent to a block that has not begun. All threads of a cluster meet here, and,
+  // where sums are copied from shared memory, once more when all have received what they were sent.
+  if (cut.splits > 1) ptx::cluster_arrive_relaxed();
+  const bool meets_again = cut.splits > 1 && !cut.exchanges();
+  if (warpgroup == cut.warpgroups) {
+    if (brings_weights) {
+      WeightProducer<block_j, outputs>(args, place, stages.weights).run();
+    } else {
+      const XProducer<block_j, outputs> producer(args, place, stages.x);
+      ptx::wait_for_earlier_kernels();
+      producer.run();
+    }
+    __syncwarp();
+    if (cut.splits > 1) ptx::cluster_wait();
+    if (meets_again) {
+      ptx::cluster_arrive_relaxed();
+      ptx::cluster_wait();
+    }
+    return;
+  }
+
+  const SumStore<T, block_j, outputs> store(args, place, layout, base);
+  const SumExchange<T, block_j, outputs> exchange(args, place, layout, stages, base, warp);
+  YPlace<T> to = cut.exchanges() ? exchange.y_place(place) : store.y_place(place);
+  ptx::settle(to.y);
+  if (cut.splits > 1) ptx::cluster_wait();
+  ptx::wait_for_earlier_kernels();
+
+  float sums[block_j][outputs / 2];
+#pragma unroll
+  for (int j = 0; j < block_j; ++j)
+#pragma unroll
+    for (int at = 0; at < outputs / 2; ++at) sums[j][at] = 0.0f;
+  Consumer<T, block_j, outputs>(args, place, stages, warpgroup).multiply(sums);
+
+  if (cut.exchanges()) {
+    exchange.run(sums, to);
+    return;
+  }
+  ptx::barrier_of(sums_are_there, threads);  // in place of the stages, which nobody reads now
+  if (cut.splits > 1 && cut.warpgroups > 1) {
+    if (warpgroup > 0) store.lend(sums, warpgroup);
+    ptx::barrier_of(sums_are_there, threads);
+    if (warpgroup == 0) store.add_lent(sums);
+  }
+  if (cut.splits == 1 || warpgroup == 0) store.put(sums, warpgroup);
+  if (cut.splits > 1) ptx::fence_for_bulk();
+  ptx::barrier_of(sums_are_there, threads);
+  if (cut.splits > 1) {
+    store.send(stages.received);
+    ptx::barrier_wait(stages.received, 0);
+    __syncwarp();
+    ptx::cluster_arrive_relaxed();
+  }
+  store.finish(to);
+  if (cut.splits > 1) {
+    __syncwarp();
+    ptx::cluster_wait();  // others have received what is sent from here
+  }
+#endif
+}
+
+}  // namespace kronsparse::cuda

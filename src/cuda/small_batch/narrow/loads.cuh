@@ -1,0 +1,236 @@
+// The product for small batches in blocks of few outputs: what is brought to a block's stages, and x on its
+// way from there to the registers of wgmma.
+#pragma once
+
+#include "cuda/device/ring.cuh"
+#include "cuda/device/tensor_core.cuh"
+#include "cuda/small_batch/narrow/tiles.cuh"
+
+namespace kronsparse::cuda::narrow {
+
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/// What a single thread asks for one by one takes some 160 clocks each, whatever its size: copies are as
+/// large as they can be, lanes ask for stages side by side as long as these are free, and what does not
+/// change is known beforehand.
+template <int block_j, int outputs>
+class Producer {
+ protected:
+  static constexpr Shape shape{block_j, outputs};
+
+  __device__ Producer(const Cut& cut, const Ring& ring)
+      : ring_(ring),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        stage_slabs_(cut.stage_slabs),
+        fillings_(cut.fillings()),
+        last_slabs_(cut.slabs - (fillings_ - 1) * cut.stage_slabs),
+        free_(min(ring.stages(), fillings_)) {}
+
+  __device__ int slabs_of(int filling) const { return filling + 1 < fillings_ ? stage_slabs_ : last_slabs_; }
+
+  /// Calls request(filling, stage) for the stages that are free, each by some lane.
+  template <class Request>
+  __device__ void fill_free(Request&& request) const {
+    for (int filling = lane_; filling < free_; filling += 32) request(filling, filling);
+  }
+  /// The same for all others, as they become empty, by every lane that comes here.
+  template <class Request>
+  __device__ void fill_again(Request&& request) const {
+    RingPlace at;
+    at.skip(ring_.stages(), free_);
+    for (int filling = free_; filling < fillings_; ++filling, at.advance(ring_.stages())) {
+      ptx::barrier_wait(ring_.empty(at.at), at.parity ^ 1);
+      request(filling, at.at);
+    }
+  }
+
+  const Ring& ring_;
+  int lane_;
+  int stage_slabs_, fillings_;
+  int last_slabs_;  ///< of the last filling
+  int free_;        ///< fillings that find their stage empty
+};
+
+/// A warp that brings weights.
+template <int block_j, int outputs>
+class WeightProducer : Producer<block_j, outputs> {
+  using Base = Producer<block_j, outputs>;
+
+ public:
+  __device__ WeightProducer(const Arguments& args, const BlockPlace& place, const Ring& ring)
+      : Base(args.cut, ring),
+        from_(args.weights + std::int64_t{place.number} * args.cut.slabs * Base::shape.slab_weight_bytes()) {}
+
+  __device__ void run() const {
+    const auto request = [this](int filling, int stage) {
+      const int bytes = this->slabs_of(filling) * Base::shape.slab_weight_bytes();
+      ptx::barrier_arrive_expecting(this->ring_.full(stage), bytes);
+      ptx::copy_bulk(this->ring_.data(stage),
+                     from_ + std::int64_t{filling} * this->stage_slabs_ * Base::shape.slab_weight_bytes(),
+                     bytes, this->ring_.full(stage));
+    };
+    this->fill_free(request);
+    if (this->lane_ == 0) this->fill_again(request);
+  }
+
+ private:
+  const std::byte* from_;
+};
+
+/// A warp that brings x.
+template <int block_j, int outputs>
+class XProducer : Producer<block_j, outputs> {
+  using Base = Producer<block_j, outputs>;
+  using Base::shape;
+
+ public:
+  __device__ XProducer(const Arguments& args, const BlockPlace& place, const Ring& ring)
+      : Base(args.cut, ring),
+        args_(args),
+        place_(place),
+        is_whole_(args.cut.j_groups == 1),
+        box_bytes_(args.cut.box_bytes()),
+        first_box_(place.first_slab * shape.slab_boxes()) {
+    if (args.boxes && this->lane_ == 0) ptx::prefetch_map(&args.x_map);
+  }
+
+  /// Where there are no boxes, all lanes copy.
+  __device__ void run() const {
+    if (!args_.boxes) {
+      for (int filling = 0; filling < this->free_; ++filling) copy_elements(filling, filling);
+      this->fill_again([this](int filling, int stage) { copy_elements(filling, stage); });
+      return;
+    }
+    const auto request = [this](int filling, int stage) { request_boxes(filling, stage); };
+    this->fill_free(request);
+    if (this->lane_ == 0) this->fill_again(request);
+  }
+
+ private:
+  __device__ void request_boxes(int filling, int stage) const {
+    const int first = first_box_ + filling * this->stage_slabs_ * shape.slab_boxes();
+    const std::uint32_t barrier = this->ring_.full(stage);
+    std::uint32_t to = this->ring_.data(stage);
+    if (args_.cut.joins_boxes) {  // of the last filling as well: there is room
+      ptx::barrier_arrive_expecting(barrier, this->stage_slabs_ * shape.slab_boxes() * box_bytes_);
+      ptx::copy_box(to, &args_.x_map, 0, 0, first, place_.i, barrier);
+      return;
+    }
+    const int boxes = this->slabs_of(filling) * shape.slab_boxes();
+    ptx::barrier_arrive_expecting(barrier, boxes * box_bytes_);
+    for (int box = first; box < first + boxes; ++box, to += box_bytes_) {
+      const int at0 = is_whole_ ? box * (box_row_bytes / 2) : place_.j;
+      const int at1 = is_whole_ ? place_.i : box * shape.box_terms();
+      ptx::copy_box(to, &args_.x_map, at0, at1, is_whole_ ? 0 : place_.i, 0, barrier);
+    }
+  }
+
+  /// What the copy engine cannot take: to where it would have brought it.
+  __device__ void copy_elements(int filling, int stage) const {
+    const Cut& cut = args_.cut;
+    constexpr int units = box_row_bytes / 16;
+    const int boxes = this->slabs_of(filling) * shape.slab_boxes();
+    const std::int64_t first =
+        std::int64_t{place_.first_slab + filling * this->stage_slabs_} * shape.slab_terms();
+    const std::int64_t end = args_.c * args_.d;
+    for (int at = this->lane_; at < boxes * cut.rows * units; at += 32) {
+      const int unit = at % units, row = at / units % cut.rows, box = at / units / cut.rows;
+      // Where the unit lies among those of i; with some j of more, it is 8 of them.
+      std::int64_t feature = first * args_.d + box * (box_row_bytes / 2) + unit * 8;
+      if constexpr (block_j >= 8) {
+        constexpr int octets = block_j / 8;
+        if (!is_whole_)
+          feature =
+              (first + box * shape.box_terms() + unit / octets) * args_.d + place_.j + unit % octets * 8;
+      }
+      const std::int64_t left = row < args_.batch ? end - feature : 0;
+      const auto* from = static_cast<const std::byte*>(args_.x) +
+                         (row * args_.x_sample + place_.i * end + feature) * std::int64_t{2};
+      mma::store_elements(this->ring_.data(stage) + box * box_bytes_ + row * box_row_bytes +
+                              ((unit ^ (row & args_.swizzle)) << 4),
+                          from, static_cast<int>(max(min(left, std::int64_t{8}), std::int64_t{0})));
+    }
+    ptx::fence_for_bulk();  // wgmma reads as the copy engine does
+    if (speaks_for_warp()) ptx::barrier_arrive(this->ring_.full(stage));
+  }
+
+  const Arguments& args_;
+  const BlockPlace& place_;
+  bool is_whole_;  ///< all j are in the block
+  int box_bytes_;
+  int first_box_;
+};
+
+/// A lane's x of a slab, sorted by j: d > 1. With 16 j, of 8 of them at a time.
+template <int block_j>
+class SortedX {
+ public:
+  static constexpr Shape shape{block_j, 8};
+  static constexpr int passes = block_j == 16 ? 2 : 1;
+  static constexpr int steps = shape.slab_steps();
+  static constexpr int products = block_j / passes;  ///< j of a pass
+
+  /// A lane's two samples are `first_half` (0 or 1) times 8 and the other after the first of eight.
+  __device__ SortedX(const Arguments& args, int first_half) : box_bytes_(args.cut.box_bytes()) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = min(warp * 16 + lane / 4 + 8 * (half ^ first_half), args.cut.rows - 1);
+#pragma unroll
+      for (int odd = 0; odd < 2; ++odd)
+        places_[half][odd] = row * box_row_bytes + (((lane % 4 * 2 + odd) ^ (row & args.swizzle)) << 4);
+    }
+  }
+
+  /// Loads what a pass needs of a slab.
+  __device__ void load(std::uint32_t slab, int pass) {
+#pragma unroll
+    for (int unit = 0; unit < units; ++unit)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint4 loaded =
+            block_j == 16 ? ptx::load_shared_16(slab + unit * box_bytes_ + places_[half][pass])
+                          : ptx::load_shared_16(slab + unit / 2 * box_bytes_ + places_[half][unit % 2]);
+        raw_[unit][half][0] = loaded.x;
+        raw_[unit][half][1] = loaded.y;
+        raw_[unit][half][2] = loaded.z;
+        raw_[unit][half][3] = loaded.w;
+      }
+  }
+
+  /// The left operands of all products of what was loaded: [step][j].
+  __device__ void sort(std::uint32_t (&left)[steps * products][4]) const {
+#pragma unroll
+    for (int step = 0; step < steps; ++step)
+#pragma unroll
+      for (int j = 0; j < products; ++j)
+#pragma unroll
+        for (int pair = 0; pair < 2; ++pair)
+#pragma unroll
+          for (int half = 0; half < 2; ++half)
+            left[step * products + j][2 * pair + half] = __byte_perm(
+                word(step, j, pair, 0, half), word(step, j, pair, 1, half), j % 2 == 0 ? 0x5410 : 0x7632);
+  }
+
+ private:
+  /// Of 16 bytes, that a lane loads of each of its two samples.
+  static constexpr int units = block_j < 8 ? 2 : 4;
+
+  /// The word with j and the term at a lane's position 8·pair + odd.
+  [[nodiscard]] __device__ std::uint32_t word(int step, int j, int pair, int odd, int half) const {
+    if constexpr (block_j == 2)
+      return raw_[step][half][2 * pair + odd];
+    else if constexpr (block_j == 4)
+      return raw_[pair][half][2 * odd + j / 2];
+    else
+      return raw_[2 * pair + odd][half][j / 2];
+  }
+
+  int box_bytes_;
+  int places_[2][2];
+  std::uint32_t raw_[units][2][4];
+};
+
+#endif
+
+}  // namespace kronsparse::cuda::narrow

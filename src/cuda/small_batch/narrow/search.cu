@@ -1,0 +1,363 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "cuda/host/alignment.hpp"
+#include "cuda/host/tensor_map.hpp"
+#include "cuda/small_batch/narrow/search.hpp"
+
+namespace kronsparse::cuda::narrow {
+namespace {
+
+constexpr std::int64_t max_blocks = std::int64_t{1} << 27;
+constexpr std::int64_t max_slabs = std::int64_t{1} << 20;
+constexpr int max_stage_slabs = 4;
+constexpr int most_blocks = 8;  // that a multiprocessor has room for
+
+/// All j of a block are all there are, and terms and j lie together, in whole boxes or not; else 8 or 16 j of
+/// each term do.
+TensorView x_view(const Product& p, const Cut& cut, const void* x) {
+  constexpr int box_elements = box_row_bytes / 2;
+  if (cut.joins_boxes)
+    return {.data = x,
+            .sizes = {box_elements, p.batch, p.c * p.d / box_elements, p.a},
+            .strides = {p.x_sample, box_elements, p.c * p.d},
+            .box = {box_elements, cut.rows, cut.stage_slabs * cut.shape.slab_boxes(), 1}};
+  if (cut.j_groups == 1)
+    return {.data = x,
+            .sizes = {p.c * p.d, p.a, p.batch, 1},
+            .strides = {p.c * p.d, p.x_sample, 0},
+            .box = {box_elements, 1, cut.rows, 1}};
+  return {.data = x,
+          .sizes = {p.d, p.c, p.a, p.batch},
+          .strides = {p.d, p.c * p.d, p.x_sample},
+          .box = {cut.shape.block_j, cut.shape.box_terms(), 1, cut.rows},
+          .swaps_halves = cut.shape.block_j == 16};
+}
+
+/// Clusters of so many blocks leave some multiprocessors of an H200 without work.
+double usable_share(int splits) { return splits >= 4 ? 120.0 / 132 : 1.0; }
+
+/// Blocks of this and the next kernel that a multiprocessor has room for.
+double room_for_blocks(const Cut& cut, const GpuFacts& facts) {
+  const double by_memory =
+      std::floor((static_cast<double>(facts.shared_bytes) + 1024) / (shared_layout(cut).total + 1024));
+  const double by_threads = std::floor(2048.0 / (cut.threads() + producer_threads));
+  return std::max(1.0, std::min<double>({by_memory, by_threads, most_blocks}));
+}
+
+constexpr double clock = 1.755e9;
+constexpr double start = 2.49e-6;           // of a kernel that does little, and the way of its first bytes
+constexpr double memory_share = 1.09;       // of the rate of a copy, that reading weights reaches
+constexpr double copy_rate = 83.3 * clock;  // to each multiprocessor
+constexpr double element_rate = 1 * clock;  // where threads copy
+constexpr double request_clocks = 275;      // of the thread that asks for x, for each copy
+constexpr double wait_clocks = 304, slab_clocks = 79, output_clocks = 0.342;    // of a warpgroup
+constexpr double x_refill_seconds = 1.565e-6, weight_refill_seconds = 2.19e-6;  // of all stages of a ring
+constexpr double add_seconds = 0.165e-6, add_rate = 276 * clock;
+constexpr double exchange_seconds = 0.413e-6, exchange_rate = 20.8 * clock;
+// For two blocks, with all adding up; and for each further warpgroup.
+constexpr double pair_seconds = 0.105e-6, pair_rate = 52.7 * clock, lending_seconds = 0.055e-6;
+constexpr double wave_seconds = 1.91e-6;
+constexpr double mixed = 0.375;  // of what could happen at the same time
+
+/// Seconds for rows of x that are shorter than a box's.
+double short_row_share(const Shape& shape) { return shape.block_j == 8 ? 7.55 : 3.0; }
+
+double slab_seconds_of(const Shape& shape) {
+  return (slab_clocks + output_clocks * shape.block_outputs()) / clock;
+}
+
+/// By the next kernel's first weights, which are there when it begins.
+double gained_seconds(double from_memory, double to_blocks) {
+  return 0.944e-6 + std::min(0.511 * std::min(from_memory, to_blocks), 0.357e-6);
+}
+
+/// Seconds for the sums of so many warpgroups to meet.
+double ending_seconds(const Cut& cut, double at_work) {
+  const double sum_bytes = static_cast<double>(cut.rows) * cut.shape.sample_bytes();
+  if (cut.exchanges())
+    return pair_seconds + cut.received_bytes() / pair_rate + (at_work - 1) * lending_seconds;
+  const double added = add_seconds + (at_work + 2) * sum_bytes / add_rate;
+  if (cut.splits == 1) return added;
+  return added + exchange_seconds + (cut.splits - 1) * cut.share_bytes() / exchange_rate;
+}
+
+/// Seconds of a run; fitted to 21,000 cuts of 52 problems on an H200, and then to 6,146 of 32 for which this
+/// may be the fastest kernel: of these, what it prefers takes 1.03 times as long as the best in the
+/// mean, 1.14 times at worst, and 7 % more or less than it says.
+double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
+  const double fillings = cut.fillings(), slabs = cut.slabs;
+  const double blocks = static_cast<double>(blocks_of(cut, p));
+  const double multiprocessors = std::max(facts.multiprocessors, 1);
+  const double of_each = std::ceil(blocks / (multiprocessors * usable_share(cut.splits)));
+  const double room = room_for_blocks(cut, facts);
+  const double waves = std::ceil(of_each / room);
+  // How much of the next kernel begins beside this one, and brings its weights.
+  const double overlap = std::clamp(room * multiprocessors / blocks - 1, 0.0, 1.0);
+
+  const double w_bytes = slabs * cut.shape.slab_weight_bytes();
+  double x_bytes = slabs * cut.slab_x_bytes();
+  if (cut.j_groups > 1) x_bytes *= short_row_share(cut.shape);
+  const double x_seconds =
+      x_view(p, cut, nullptr).strides_fit() ? x_bytes / copy_rate : x_bytes / element_rate;
+  const double from_memory = blocks * w_bytes / (memory_share * facts.memory_rate);
+  const double to_blocks = of_each * (w_bytes / copy_rate + x_seconds);
+
+  const double at_work = std::min<double>(cut.warpgroups, fillings);
+  const double slab_seconds = slab_seconds_of(cut.shape);
+  const double multiplying = waves * (slabs * slab_seconds + fillings * wait_clocks / clock) / at_work;
+  const double x_copies = cut.joins_boxes ? fillings : slabs * cut.shape.slab_boxes();
+  const double working = std::max(multiplying, of_each * x_copies * request_clocks / clock);
+  const auto refilling = [&](int stages, double seconds) {
+    return stages < cut.fillings() ? waves * fillings / stages * seconds : 0.0;
+  };
+  const double x_refills = refilling(cut.x_stages, x_refill_seconds),
+               weight_refills = refilling(cut.weight_stages, weight_refill_seconds);
+  const double longest = std::max({from_memory, to_blocks, working, x_refills, weight_refills});
+  const double other = std::max(from_memory + to_blocks + working - longest, 0.0);
+  // The next kernel's first weights are there when it begins; the rest it waits for as this one does.
+  const double gained = gained_seconds(from_memory, to_blocks);
+  // Of cuts that are equal so far, those with more stages of both rings are better.
+  const double body = longest + mixed * other + 0.002 * (x_refills + weight_refills) - overlap * gained;
+
+  return start + body + cut.stage_slabs * slab_seconds + waves * ending_seconds(cut, at_work) +
+         (waves - 1) * wave_seconds;
+}
+
+/// What a prediction is multiplied by: d = 1 takes a little less time, and where `stream` or `direct` was
+/// measured to be faster although this model does not expect it, they are kept unless they are much slower.
+double margin_of(const Product& p) {
+  if (p.d == 1) return p.c < 512 ? 1.5 : p.batch > 16 ? 0.92 : 1.25;
+  if (p.batch <= 16 || p.d > 4) return 2.0;
+  return p.c >= 1000 ? 1.05 : p.c * p.d >= 1024 ? 1.2 : 2.0;
+}
+
+/// Seconds that cuts of one shape take at least whose l is split in one way, before the stages are known.
+class Bound {
+ public:
+  Bound(const Cut& cut, const Product& p, const GpuFacts& facts)
+      : cut_(cut),
+        memory_(static_cast<double>(facts.shared_bytes) + 1024),
+        multiprocessors_(std::max(facts.multiprocessors, 1)),
+        blocks_(static_cast<double>(blocks_of(cut, p))),
+        of_each_(std::ceil(blocks_ / (multiprocessors_ * usable_share(cut.splits)))),
+        room_share_(multiprocessors_ / blocks_),
+        slab_seconds_(slab_seconds_of(cut.shape)) {
+    const double w_bytes = static_cast<double>(cut.slabs) * cut.shape.slab_weight_bytes();
+    double x_bytes = static_cast<double>(cut.slabs) * cut.slab_x_bytes();
+    if (cut.j_groups > 1) x_bytes *= short_row_share(cut.shape);
+    // If the copy engine does not take boxes of one slab, it takes none of more.
+    const double x_seconds = x_bytes / (x_view(p, cut, nullptr).strides_fit() ? copy_rate : element_rate);
+    from_memory_ = blocks_ * w_bytes / (memory_share * facts.memory_rate);
+    to_blocks_ = of_each_ * (w_bytes / copy_rate + x_seconds);
+    gained_ = gained_seconds(from_memory_, to_blocks_);
+  }
+
+  /// Whatever the warpgroups and the slabs of a stage.
+  [[nodiscard]] double seconds() const {
+    const int fewest = (cut_.slabs + max_stage_slabs - 1) / max_stage_slabs;
+    const int at_work = std::min(cut_.shape.max_warpgroups(), cut_.slabs);
+    return seconds(most_blocks, fewest, at_work, 1, ending_seconds(cut_, 1));
+  }
+  /// A bound for cuts that have so many of these, and at least so many stages.
+  [[nodiscard]] double seconds(const Cut& cut, int stages) const {
+    const double stage_bytes =
+        cut.stage_slabs * (static_cast<double>(cut.slab_x_bytes()) + cut.shape.slab_weight_bytes());
+    const double block_bytes = stages * stage_bytes + 1024;
+    int room = std::min(most_blocks, 2048 / (cut.threads() + producer_threads));
+    while (room > 1 && room * block_bytes > memory_) --room;
+    const int fillings = cut.fillings();
+    const double at_work = std::min(cut.warpgroups, fillings);
+    return seconds(room, fillings, at_work, cut.stage_slabs, ending_seconds(cut_, at_work));
+  }
+  /// A bound for cuts that have so many stages: the time to fill them again and again, each ring by itself.
+  [[nodiscard]] double refill_seconds(const Cut& cut) const {
+    const double fillings = cut.fillings();
+    const double x = cut.x_stages < fillings ? fillings / cut.x_stages * x_refill_seconds : 0;
+    const double weights =
+        cut.weight_stages < fillings ? fillings / cut.weight_stages * weight_refill_seconds : 0;
+    return start + std::max(x, weights) - gained_ + cut.stage_slabs * slab_seconds_;
+  }
+
+ private:
+  [[nodiscard]] double seconds(double room, double fillings, double at_work, double stage_slabs,
+                               double ending) const {
+    const double waves = of_each_ <= room ? 1 : std::ceil(of_each_ / room);
+    const double overlap = std::clamp(room * room_share_ - 1, 0.0, 1.0);
+    const double multiplying =
+        waves * (cut_.slabs * slab_seconds_ + fillings * (wait_clocks / clock)) / at_work;
+    const double x_copies = cut_.joins_boxes ? fillings : cut_.slabs * cut_.shape.slab_boxes();
+    const double working = std::max(multiplying, of_each_ * x_copies * (request_clocks / clock));
+    const double longest = std::max({from_memory_, to_blocks_, working});
+    const double body = longest + mixed * (from_memory_ + to_blocks_ + working - longest) - overlap * gained_;
+    return start + body + stage_slabs * slab_seconds_ + waves * ending + (waves - 1) * wave_seconds;
+  }
+
+  Cut cut_;
+  double memory_, multiprocessors_, blocks_, of_each_, room_share_, slab_seconds_;
+  double from_memory_ = 0, to_blocks_ = 0, gained_ = 0;
+};
+
+/// Visits the ways to complete a cut: warpgroups, and stages that fill a multiprocessor or half of it. Those
+/// of x are a few, or as many as those of the weights. `may_be` is asked before there are stages, of which
+/// there will be so many or more.
+template <class MayBe, class Visitor>
+void for_each_completion(Cut cut, const GpuFacts& facts, MayBe&& may_be, Visitor&& visit) {
+  const int received_bytes = cut.received_bytes();
+  for (cut.warpgroups = 1; cut.warpgroups <= cut.shape.max_warpgroups(); ++cut.warpgroups)
+    for (cut.stage_slabs = 1; cut.stage_slabs <= max_stage_slabs; cut.stage_slabs *= 2) {
+      if (cut.warpgroups > 1 && cut.fillings() < cut.warpgroups) continue;
+      if (cut.stage_slabs > 1 &&
+          (2 * cut.stage_slabs > cut.slabs || cut.stage_slabs * cut.slab_x_bytes() > (32 << 10)))
+        continue;
+      // A stage that is filled again goes to the same warpgroup: another could take a filling that has
+      // not come yet for one that has been used.
+      const auto whole_rounds = [&cut, fillings = cut.fillings()](int stages) {
+        return stages < fillings ? stages - stages % cut.warpgroups : fillings;
+      };
+      const int x_bytes = cut.stage_slabs * cut.slab_x_bytes(),
+                weight_bytes = cut.stage_slabs * cut.shape.slab_weight_bytes();
+      const int fewest = whole_rounds(std::max(3, 2 * cut.warpgroups));
+      if (!may_be(cut, fewest)) continue;
+      for (const int resident : {2, 1}) {
+        const auto room = (static_cast<int>(facts.shared_bytes) + 1024) / resident - 1024;
+        int before = 0;
+        for (const int x_share : {16, 32, 64, 96, 128, 0}) {  // KB; 0: as many stages as of the weights
+          const int most = x_share == 0 ? room / (x_bytes + weight_bytes) : (x_share << 10) / x_bytes;
+          cut.x_stages = whole_rounds(std::max(most, x_share == 0 ? 0 : fewest));
+          if (cut.x_stages < fewest || cut.x_stages <= before) continue;
+          // With more the rings alone would take too much; sums in their place may take more than they do.
+          cut.weight_stages =
+              whole_rounds((room - received_bytes - cut.x_stages * (x_bytes + barrier_bytes)) /
+                           (weight_bytes + barrier_bytes));
+          while (cut.weight_stages >= fewest && shared_layout(cut).total > room)
+            cut.weight_stages = whole_rounds(cut.weight_stages - 1);
+          if (cut.weight_stages < fewest) continue;
+          before = cut.x_stages;
+          visit(cut);
+        }
+      }
+    }
+}
+
+/// Whether what a lane has of y are whole vectors: neighbours are all features, or 8 or 16 j of each output.
+bool fits_lanes(const Product& p, const Shape& shape) {
+  const int features = shape.lane_features();
+  return (shape.block_j != p.d || p.b * p.d % features == 0) && (p.batch == 1 || p.y_sample % features == 0);
+}
+
+/// The beginnings of cuts: their shapes, and how l is split.
+template <class Visitor>
+void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit) {
+  for (const Shape& shape : shapes) {
+    if (packed_as != nullptr && packed_as->shape != shape) continue;
+    if (shape.block_j != p.d && (shape.block_j < 8 || p.d % shape.block_j != 0)) continue;
+    const std::int64_t all_slabs = divided_up(p.c, shape.slab_terms());
+    const std::int64_t j_groups = p.d / shape.block_j;
+    Cut cut;
+    cut.shape = shape;
+    cut.rows = static_cast<int>(divided_up(p.batch, 8) * 8);
+    for (cut.splits = 1; cut.splits <= 8; cut.splits *= 2) {
+      const std::int64_t slabs = divided_up(all_slabs, cut.splits);
+      const std::int64_t k_blocks = divided_up(p.b, shape.outputs);
+      if (slabs > max_slabs || (cut.splits - 1) * slabs >= all_slabs) continue;
+      if (static_cast<double>(p.a) * static_cast<double>(j_groups) * static_cast<double>(k_blocks) *
+              cut.splits >
+          static_cast<double>(max_blocks))
+        continue;
+      cut.slabs = static_cast<int>(slabs);
+      cut.k_blocks = static_cast<int>(k_blocks);
+      cut.j_groups = static_cast<int>(j_groups);
+      cut.joins_boxes = j_groups == 1 && p.c * p.d % (box_row_bytes / 2) == 0;
+      if (packed_as == nullptr || same_order(cut, *packed_as)) visit(cut);
+    }
+  }
+}
+
+Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_as) {
+  const Product p = planned_product_of(problem);
+  const double margin = margin_of(p);
+  Branches<Cut, 4 * static_cast<int>(shapes.size())> branches;  // of a shape, and splits of l
+  for_each_beginning(p, packed_as,
+                     [&](const Cut& cut) { branches.add(cut, margin * Bound(cut, p, facts).seconds()); });
+  BestCut<Cut> best;
+  branches.visit_promising(best, [&](const Cut& beginning, int branch) {
+    const Bound bound(beginning, p, facts);
+    int number = branch * 1024;  // more than there are ways to complete a cut
+    const auto may_be = [&](const Cut& cut, int stages) {
+      return !best.excludes(margin * bound.seconds(cut, stages));
+    };
+    for_each_completion(beginning, facts, may_be, [&](const Cut& cut) {
+      if (best.excludes(margin * bound.refill_seconds(cut))) return;
+      best.offer(cut, margin * predict_cut(cut, p, facts), number++);
+    });
+  });
+  return best.choice();
+}
+
+}  // namespace
+
+std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts) {
+  const Product p = planned_product_of(problem);
+  std::vector<Choice> all;
+  const double margin = margin_of(p);
+  for_each_beginning(p, nullptr, [&](const Cut& beginning) {
+    for_each_completion(
+        beginning, facts, [](const Cut&, int) { return true; },
+        [&](const Cut& cut) {
+          all.push_back({cut, margin * predict_cut(cut, p, facts)});
+        });
+  });
+  return all;
+}
+
+Choice choose(const Problem& problem, const GpuFacts& facts) { return search(problem, facts, nullptr); }
+Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as) {
+  return search(problem, facts, &packed_as);
+}
+
+Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights) {
+  const Product p = product_of(problem);
+  return {.x_map = {},
+          .weights = static_cast<const std::byte*>(weights),
+          .x = nullptr,
+          .y = nullptr,
+          .bias = nullptr,
+          .cut = cut,
+          .boxes = false,
+          .swizzle = cut.j_groups == 1         ? 7
+                     : cut.shape.block_j == 16 ? 1
+                                               : 0,
+          .batch = static_cast<int>(p.batch),
+          .activation = problem.activation,
+          .b = p.b,
+          .c = p.c,
+          .d = p.d,
+          .x_sample = p.x_sample,
+          .y_sample = p.y_sample,
+          // Neighbours in y: all features, or 8 or 16 j of each output.
+          .y_vectors = (cut.j_groups > 1 || p.b * p.d % 4 == 0) && (p.batch == 1 || p.y_sample % 4 == 0),
+          .y_direct = problem.activation == Activation::none && fits_lanes(p, cut.shape),
+          .blocks = static_cast<std::uint32_t>(blocks_of(cut, p)),
+          .splits = Divisor(static_cast<std::uint32_t>(cut.splits)),
+          .k_blocks = Divisor(static_cast<std::uint32_t>(cut.k_blocks)),
+          .j_groups = Divisor(static_cast<std::uint32_t>(cut.j_groups)),
+          .lending = lending_of(cut)};
+}
+
+Arguments with_operands(Arguments arguments, const Product& p, const Operands& operands) {
+  const TensorView x = x_view(p, arguments.cut, operands.x);
+  arguments.boxes = x.fits();
+  if (arguments.boxes) arguments.x_map = tensor_map(x);
+  arguments.x = operands.x;
+  arguments.y = operands.y;
+  arguments.bias = operands.bias;
+  arguments.y_vectors = arguments.y_vectors && is_aligned(operands.y, 8);
+  const int lane_bytes = arguments.cut.shape.lane_features() * 2;
+  arguments.y_direct =
+      arguments.y_direct && is_aligned(operands.y, lane_bytes) && is_aligned(operands.bias, lane_bytes);
+  return arguments;
+}
+
+}  // namespace kronsparse::cuda::narrow

@@ -1,0 +1,58 @@
+// How small batches are cut into blocks of few outputs on Hopper, and what their kernels are told. Host code
+// only.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cuda/host/product.hpp"
+#include "cuda/host/runtime.hpp"
+#include "cuda/small_batch/cut_choice.hpp"
+#include "cuda/small_batch/narrow/tiles.cuh"
+#include "kronsparse/plan.hpp"
+
+namespace kronsparse::cuda {
+
+namespace narrow {
+
+using Choice = CutChoice<Cut>;
+
+/// Every cut worth considering; none where d has no shape or shared memory is too small.
+[[nodiscard]] std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts);
+/// The cheapest of them, by the cost model.
+[[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts);
+/// The cheapest of those that read weights in the order of another cut of the same factor.
+[[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as);
+
+/// Whether two cuts of one factor read the same packed weights. Slabs are numbered through all blocks that
+/// split l: how many a block has matters no more than warpgroups and stages do.
+[[nodiscard]] inline bool same_order(const Cut& one, const Cut& other) {
+  return one.shape == other.shape &&
+         std::int64_t{one.slabs} * one.splits == std::int64_t{other.slabs} * other.splits &&
+         one.k_blocks == other.k_blocks && one.j_groups == other.j_groups;
+}
+
+[[nodiscard]] inline std::int64_t blocks_of(const Cut& cut, const Product& p) {
+  return p.a * cut.j_groups * cut.k_blocks * cut.splits;
+}
+/// Of all packed weights.
+[[nodiscard]] inline std::int64_t weight_bytes(const Cut& cut, const Product& p) {
+  return blocks_of(cut, p) * cut.slabs * cut.shape.slab_weight_bytes();
+}
+
+/// What a launch is told, but for the operands.
+[[nodiscard]] Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights);
+/// The same with them. Where x is not as the copy engine wants it, threads copy it.
+[[nodiscard]] Arguments with_operands(Arguments arguments, const Product& p, const Operands& operands);
+
+}  // namespace narrow
+
+using NarrowKernel = void (*)(narrow::Arguments);
+
+[[nodiscard]] NarrowKernel narrow_f16_kernel(const narrow::Shape& shape);
+[[nodiscard]] NarrowKernel narrow_bf16_kernel(const narrow::Shape& shape);
+[[nodiscard]] inline NarrowKernel narrow_kernel(DType dtype, const narrow::Shape& shape) {
+  return dtype == DType::bf16 ? narrow_bf16_kernel(shape) : narrow_f16_kernel(shape);
+}
+
+}  // namespace kronsparse::cuda

@@ -1,0 +1,54 @@
+// The product for small batches with weights that stay in registers: launch and its entry in the table.
+#include <string>
+
+#include "core/implementation.hpp"
+#include "core/message.hpp"
+#include "cuda/backend.hpp"
+#include "cuda/host/tensor_core_refusals.hpp"
+#include "cuda/small_batch/cut_executor.cuh"
+#include "cuda/small_batch/resident/search.hpp"
+
+namespace kronsparse::cuda {
+namespace {
+
+struct Resident {
+  using Cut = resident::Cut;
+  using Arguments = resident::Arguments;
+  static constexpr const char* name = "resident";
+  static constexpr const char* kernel_name = "multiply_resident";
+  static constexpr const char* summary =
+      "batches up to 64 of half types, sums of rows of at most 8 KB: weights stay in registers, x passes by";
+  static constexpr const char* uncut =
+      "has no way to cut a pattern of this size, or rows of x this far apart, into blocks";
+
+  static std::string refusal(const Problem& problem) {
+    if (std::string reason = half_refusal(problem); !reason.empty()) return reason;
+    if (problem.layout != Layout::batch_first) return "takes batch_first only";
+    if (std::string reason = batch_refusal(problem, resident::max_samples); !reason.empty()) return reason;
+    const Product p = product_of(problem);
+    if (p.d != 4 && p.d != 8 && p.d != 16 && p.d != 32 && p.d != 64)
+      return message("takes d = 4, 8, 16, 32 or 64, not {}", p.d);
+    return row_refusal(p, resident::row_elements, resident::max_elements);
+  }
+  static std::string gpu_refusal(const GpuFacts& facts) { return capability_refusal(facts, 90); }
+  static resident::Choice choose(const Problem& problem, const GpuFacts& facts) {
+    return resident::choose(problem, facts);
+  }
+  static resident::Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as) {
+    return resident::choose(problem, facts, packed_as);
+  }
+  static const void* kernel(DType dtype, const Cut& cut) {
+    return reinterpret_cast<const void*>(resident_kernel(dtype, cut.shape));
+  }
+  static LaunchShape launch_shape(const Cut& cut, const Product& p, const GpuFacts& /*facts*/) {
+    return {.blocks = static_cast<unsigned>(blocks_of(cut, p)),
+            .threads = resident::threads,
+            .shared_bytes = static_cast<std::size_t>(shared_layout(cut).total)};
+  }
+};
+
+}  // namespace
+
+Implementation resident_implementation() { return implementation_by_cuts<Resident>(); }
+
+}  // namespace kronsparse::cuda

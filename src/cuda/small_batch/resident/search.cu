@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <cmath>
+
+#include "cuda/host/alignment.hpp"
+#include "cuda/host/tensor_map.hpp"
+#include "cuda/small_batch/resident/search.hpp"
+
+namespace kronsparse::cuda::resident {
+namespace {
+
+constexpr std::int64_t max_blocks = std::int64_t{1} << 27;
+
+TensorView x_view(const Product& p, const Shape& shape, const void* x) {
+  const std::int64_t rows = p.c * p.d / row_elements;
+  if (shape.by_rows())
+    return {.data = x,
+            .sizes = {row_elements, p.batch, rows, p.a},
+            .strides = {p.x_sample, row_elements, p.c * p.d},
+            .box = {row_elements, tile_samples, shape.box_rows(), 1}};
+  return {.data = x,
+          .sizes = {row_elements, rows, p.batch, p.a},
+          .strides = {row_elements, p.x_sample, p.c * p.d},
+          .box = {row_elements, shape.box_rows(), 1, 1}};
+}
+
+/// Seconds of a run; fitted to 1,248 cuts of 321 problems on an H200: what it prefers takes 1.001 times as
+/// long as the best, in the mean, and 1.05 times at worst.
+double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
+  const int d = cut.shape.d;
+  const double start = 1.26e-6 + (d >= 32 ? 0.21e-6 : d >= 8 ? 0.10e-6 : 0);
+  constexpr double l2_rate = 5e12;  // to all multiprocessors
+  constexpr double weights_share = 0.49,
+                   weights_again = 0.35;  // of the time to read them from memory, from L2
+  constexpr double x_again = 0.097;       // the same of x
+  constexpr double wave_seconds = 0.90e-6, block_seconds = 0.135e-6, pass_seconds = 0.71e-6;
+  // Beside what every pass but the first takes: products, and sums that meet.
+  const double work_seconds = d >= 64 ? 0.34e-6 : d >= 32 ? 0.30e-6 : d >= 8 ? 0.175e-6 : 0;
+
+  const double size = cut.shape.fragments / 32.0;  // of a block
+  const double blocks = static_cast<double>(blocks_of(cut, p)), passes = cut.passes;
+  const double of_each = std::ceil(blocks / std::max(facts.multiprocessors, 1));
+  const double waves = std::ceil(of_each / cut.shape.blocks_at_once());
+  const double weights = static_cast<double>(weight_bytes(cut, p));
+  const double x = blocks * passes * tile_samples * cut.shape.rows() * row_bytes;
+  return start + weights_share * weights / facts.memory_rate +
+         (weights_again * weights * cut.sample_blocks + x_again * x) / l2_rate + (waves - 1) * wave_seconds +
+         waves * (passes - 1) * pass_seconds + of_each * size * (block_seconds + passes * work_seconds);
+}
+
+template <class Visitor>
+void for_each_cut(const Product& p, const GpuFacts& facts, const Cut* packed_as, Visitor&& visit) {
+  if (p.x_feature != 1 || p.y_feature != 1 || p.batch > max_samples) return;
+  for (const Shape& shape : shapes) {
+    if (shape.d != p.d || p.c > shape.terms() || p.c * p.d % row_elements != 0) continue;
+    if (!x_view(p, shape, nullptr).strides_fit()) continue;
+    const std::int64_t k_tiles = divided_up(p.b, tile_outputs), tiles = divided_up(p.batch, tile_samples);
+    for (std::int64_t sample_blocks = 1; sample_blocks <= tiles; ++sample_blocks) {
+      const std::int64_t passes = divided_up(tiles, sample_blocks);
+      if (divided_up(tiles, passes) != sample_blocks) continue;  // fewer blocks would do
+      if (k_tiles > max_blocks / p.a / sample_blocks) continue;
+      const Cut cut{.shape = shape,
+                    .passes = static_cast<int>(passes),
+                    .k_tiles = static_cast<int>(k_tiles),
+                    .sample_blocks = static_cast<int>(sample_blocks)};
+      if (packed_as != nullptr && !same_order(cut, *packed_as)) continue;
+      if (static_cast<std::size_t>(shared_layout(cut).total) <= facts.shared_bytes) visit(cut);
+    }
+  }
+}
+
+Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_as) {
+  const Product p = planned_product_of(problem);
+  BestCut<Cut> best;
+  int number = 0;
+  for_each_cut(p, facts, packed_as,
+               [&](const Cut& cut) { best.offer(cut, predict_cut(cut, p, facts), number++); });
+  return best.choice();
+}
+
+}  // namespace
+
+std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts) {
+  const Product p = planned_product_of(problem);
+  std::vector<Choice> all;
+  for_each_cut(p, facts, nullptr, [&](const Cut& cut) { all.push_back({cut, predict_cut(cut, p, facts)}); });
+  return all;
+}
+
+Choice choose(const Problem& problem, const GpuFacts& facts) { return search(problem, facts, nullptr); }
+Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as) {
+  return search(problem, facts, &packed_as);
+}
+
+Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights) {
+  const Product p = product_of(problem);
+  return {.x_map = {},
+          .weights = static_cast<const uint4*>(weights),
+          .x = nullptr,
+          .y = nullptr,
+          .bias = nullptr,
+          .cut = cut,
+          .boxes = false,
+          .y_vectors = p.batch == 1 || p.y_sample % cut.shape.unit() == 0,
+          .batch = static_cast<int>(p.batch),
+          .activation = problem.activation,
+          .b = static_cast<int>(p.b),
+          .x_rows = static_cast<int>(p.c * p.d / row_elements),
+          .x_sample = p.x_sample,
+          .y_sample = p.y_sample,
+          .k_tiles = Divisor(static_cast<std::uint32_t>(cut.k_tiles)),
+          .blocks_of_samples = Divisor(static_cast<std::uint32_t>(cut.sample_blocks))};
+}
+
+Arguments with_operands(Arguments arguments, const Product& p, const Operands& operands) {
+  const Shape& shape = arguments.cut.shape;
+  const TensorView x = x_view(p, shape, operands.x);
+  arguments.boxes = x.fits();
+  if (arguments.boxes) arguments.x_map = tensor_map(x);
+  arguments.x = operands.x;
+  arguments.y = operands.y;
+  arguments.bias = operands.bias;
+  arguments.y_vectors = arguments.y_vectors && is_aligned(operands.y, 2 * shape.unit());
+  return arguments;
+}
+
+}  // namespace kronsparse::cuda::resident

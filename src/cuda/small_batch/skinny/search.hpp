@@ -1,0 +1,77 @@
+// How small batches are cut up for the kernel that streams weights through registers. Host code only.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "cuda/host/product.hpp"
+#include "cuda/host/runtime.hpp"
+#include "cuda/small_batch/cut_choice.hpp"
+#include "cuda/small_batch/skinny/tiles.cuh"
+#include "kronsparse/plan.hpp"
+
+namespace kronsparse::cuda::skinny {
+
+inline constexpr int max_batch = 64;
+
+using Choice = CutChoice<Cut>;
+
+/// Every cut worth considering; none only where a grid would be too large.
+[[nodiscard]] std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts);
+/// The cheapest of them, by the cost model.
+[[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts);
+/// The cheapest of those that read weights in the order of another cut of the same factor.
+[[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as);
+
+/// Whether two cuts read rows of the same packed weights. They are numbered through a block, and through all
+/// blocks, unless these split l.
+[[nodiscard]] inline bool same_order_of_rows(const Cut& one, const Cut& other) {
+  const std::int64_t rows = one.rows_per_group * one.groups, other_rows = other.rows_per_group * other.groups;
+  if (one.cluster > 1) return rows == other_rows && one.k_blocks == other.k_blocks;
+  return rows * one.k_blocks == other_rows * other.k_blocks;
+}
+/// Whether two cuts of one factor read the same packed weights. How many samples a block has does not matter.
+/// Tiles are numbered through all warps that split l, unless they are staged in segments.
+[[nodiscard]] inline bool same_order(const Cut& one, const Cut& other) {
+  return one.j_group == other.j_group && one.j_groups == other.j_groups && one.cluster == other.cluster &&
+         one.run == other.run && one.segments == other.segments &&
+         (one.segments == 1 || one.warps_per_row == other.warps_per_row) &&
+         one.warps_per_row * one.tiles_per_warp == other.warps_per_row * other.tiles_per_warp &&
+         same_order_of_rows(one, other);
+}
+
+template <class Int>
+constexpr Int ceil_div(Int value, Int by) {
+  return (value + by - 1) / by;
+}
+
+/// Calls the body with the type of the elements as its template argument.
+template <class Body>
+decltype(auto) dispatch_type(DType dtype, Body&& body) {
+  if (dtype == DType::f16) return body.template operator()<__half>();
+  if (dtype == DType::bf16) return body.template operator()<__nv_bfloat16>();
+  return body.template operator()<float>();
+}
+
+/// Rows of a group that are neighbouring j; a power of two.
+[[nodiscard]] inline int j_fastest(const Cut& cut) {
+  const int in_panel = cut.j_group & -cut.j_group;  // its largest power of two
+  return std::min(in_panel, cut.rows_per_group);
+}
+
+[[nodiscard]] inline std::int64_t blocks_of_weights(const Cut& cut, const Product& p) {
+  return p.a * cut.j_groups * cut.k_blocks * cut.cluster;
+}
+
+/// The vectors of 16 bytes of all packed weights.
+[[nodiscard]] inline std::int64_t packed_vectors(const Cut& cut, const Product& p) {
+  return blocks_of_weights(cut, p) * cut.groups * cut.warps() * cut.segments * cut.tiles_per_warp * 32;
+}
+
+/// Bytes of weights that one block reads.
+[[nodiscard]] inline std::int64_t bytes_of_block(const Cut& cut) {
+  return std::int64_t{cut.groups} * cut.warps() * cut.segments * cut.tiles_per_warp * tile_bytes;
+}
+
+}  // namespace kronsparse::cuda::skinny

@@ -1,0 +1,21 @@
+#include "cuda/small_batch/stream/kernel.cuh"
+#include "cuda/small_batch/stream/search.hpp"
+
+namespace kronsparse::cuda {
+namespace {
+
+template <class T>
+StreamKernel kernel_of(int samples) {
+  if (samples == 8) return multiply_stream<T, 8>;
+  if (samples == 16) return multiply_stream<T, 16>;
+  if (samples == 32) return multiply_stream<T, 32>;
+  return multiply_stream<T, 64>;
+}
+
+}  // namespace
+
+StreamKernel stream_kernel(DType dtype, int samples) {
+  return dtype == DType::bf16 ? kernel_of<__nv_bfloat16>(samples) : kernel_of<__half>(samples);
+}
+
+}  // namespace kronsparse::cuda

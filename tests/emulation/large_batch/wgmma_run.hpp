@@ -1,0 +1,19 @@
+// A product by the wgmma kernel on the CPU.
+#pragma once
+
+#include "cuda/large_batch/wgmma/kernels.hpp"
+#include "product_run.hpp"
+
+namespace kronsparse::emulation {
+
+/// How the case was cut up, for counting what a list of cases covers.
+struct WgmmaCut {
+  cuda::Arithmetic arithmetic;
+  std::size_t shape_index;
+  bool resident;
+  int x_copy, y_store;
+};
+
+WgmmaCut run_wgmma(const ProductCase& one);
+
+}  // namespace kronsparse::emulation

@@ -1,0 +1,18 @@
+// A product of a small batch by the direct kernel on the CPU.
+#pragma once
+
+#include "cuda/small_batch/direct/search.hpp"
+#include "product_run.hpp"
+
+namespace kronsparse::emulation {
+
+/// How the case was cut up, for counting what a list of cases covers.
+struct DirectCut {
+  DType dtype;
+  cuda::direct::Cut cut;
+  bool x_vectors, y_vectors, is_plain;
+};
+
+DirectCut run_direct(const ProductCase& one, const cuda::direct::Cut& cut);
+
+}  // namespace kronsparse::emulation

@@ -1,0 +1,18 @@
+// A product of a small batch by the narrow kernel on the CPU.
+#pragma once
+
+#include "cuda/small_batch/narrow/search.hpp"
+#include "product_run.hpp"
+
+namespace kronsparse::emulation {
+
+/// How the case was cut up, for counting what a list of cases covers.
+struct NarrowCut {
+  DType dtype;
+  cuda::narrow::Cut cut;
+  bool boxes, y_vectors, y_direct, is_plain;
+};
+
+NarrowCut run_narrow(const ProductCase& one, const cuda::narrow::Cut& cut);
+
+}  // namespace kronsparse::emulation

@@ -1,0 +1,19 @@
+// A product of a small batch by the stream kernel on the CPU.
+#pragma once
+
+#include "cuda/small_batch/stream/search.hpp"
+#include "product_run.hpp"
+
+namespace kronsparse::emulation {
+
+/// How the case was cut up, for counting what a list of cases covers.
+struct StreamCut {
+  DType dtype;
+  cuda::stream::Cut cut;
+  bool boxes;
+  int x_bytes, y_vector;
+};
+
+StreamCut run_stream(const ProductCase& one);
+
+}  // namespace kronsparse::emulation
