@@ -341,17 +341,24 @@ Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_a
   return best.choice();
 }
 
-std::vector<Choice> all_choices(const Problem& problem, const GpuFacts& facts, bool as_given) {
+/// Visits every cut with its predicted seconds.
+template <class Visitor>
+void for_each_choice(const Problem& problem, const GpuFacts& facts, bool as_given, Visitor&& visit) {
   const Product p = planned_product_of(problem);
   const bool transposed = is_transposed(problem.operation);
-  std::vector<Choice> all;
   for_each_beginning(problem, as_given, nullptr, [&](const Cut& beginning) {
     for_each_completion(
         beginning, p, facts, nullptr, [](const Cut&) { return true; },
         [&](const Cut& cut) {
-          all.push_back(
-              {cut, as_given ? predict_as_given(cut, p, transposed, facts) : predict_cut(cut, p, facts)});
+          visit(cut, as_given ? predict_as_given(cut, p, transposed, facts) : predict_cut(cut, p, facts));
         });
+  });
+}
+
+std::vector<Choice> all_choices(const Problem& problem, const GpuFacts& facts, bool as_given) {
+  std::vector<Choice> all;
+  for_each_choice(problem, facts, as_given, [&](const Cut& cut, double seconds) {
+    all.push_back({cut, seconds});
   });
   return all;
 }
@@ -365,7 +372,11 @@ std::vector<Choice> choices_as_given(const Problem& problem, const GpuFacts& fac
   return all_choices(problem, facts, true);
 }
 Choice choose_as_given(const Problem& problem, const GpuFacts& facts) {
-  return cheapest(choices_as_given(problem, facts));
+  BestCut<Cut> best;
+  int number = 0;
+  for_each_choice(problem, facts, true,
+                  [&](const Cut& cut, double seconds) { best.offer(cut, seconds, number++); });
+  return best.choice();
 }
 
 Choice choose(const Problem& problem, const GpuFacts& facts) { return search(problem, facts, nullptr); }
