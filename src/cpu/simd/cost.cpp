@@ -9,7 +9,7 @@
 namespace kronsparse::simd {
 namespace {
 
-// Fitted to runs on one Neoverse N1 (docs/cpu.md); other CPUs of today should be within a factor of two.
+// Fitted to runs on one Neoverse N1 (docs/notes/cpu.md); other CPUs of today should be within a factor of two.
 constexpr double seconds_per_run = 2e-7;
 constexpr double seconds_per_block = 4e-8;
 constexpr double seconds_per_panel = 3.3e-8;
