@@ -43,7 +43,8 @@ void add_seed_option(const Command& command, std::uint64_t& seed);
 /// implementation is forced (by --impl or KRONSPARSE_IMPL), the best that has it.
 [[nodiscard]] Device choose_device(const std::string& text, const std::string& implementation);
 /// What every command says of that option.
-inline constexpr const char* device_help = "Where to compute: cpu, cuda:0, ... (default: the best present)";
+inline constexpr const char* device_help =
+    "Device that computes: cpu, cuda:0, ... (default: the best present)";
 /// The line of devices() for a device that is there.
 [[nodiscard]] DeviceInfo describe(Device device);
 

@@ -201,7 +201,7 @@ KRONSPARSE_API kronsparse_status kronsparse_plan_workspace(const kronsparse_plan
                                                            const kronsparse_batch* batch,
                                                            const kronsparse_operands* operands,
                                                            size_t* bytes);
-/* Bytes of what factors hand on, for kronsparse_operands.intermediates. */
+/* Bytes of the results that factors hand on to each other, for kronsparse_operands.intermediates. */
 KRONSPARSE_API kronsparse_status kronsparse_plan_intermediates(const kronsparse_plan* plan,
                                                                const kronsparse_batch* batch, size_t* bytes);
 /* The cost model's time for a run of such a batch, and for the packing that comes before it where the

@@ -53,8 +53,8 @@ struct Operands {
   /// way at the same time need each their own.
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
-  /// Plan::intermediate_bytes of memory, aligned to 256 bytes, for what the factors hand on: multiply writes
-  /// it, and the gradient of the same x reads it instead of computing it again. May be null.
+  /// Plan::intermediate_bytes of memory, aligned to 256 bytes, for the intermediates: multiply writes
+  /// them, and the gradient of the same x reads them instead of computing them again. May be null.
   void* intermediates = nullptr;
 };
 

@@ -91,7 +91,7 @@ def test_numbers_inline_and_in_lines(tmp_path):
     assert "-->copy 1 TB/s, GEMM f32 1, f16 1 TFLOP/s<!-- end -->" in filled(ceilings, tmp_path)
     with pytest.raises(ValueError, match="no results file"):
         filled("<!-- numbers: gpu-summary none.jsonl --><!-- end -->", tmp_path)
-    with pytest.raises(ValueError, match="is none of"):
+    with pytest.raises(ValueError, match="'guess' given, must be one of"):
         filled("<!-- numbers: guess r.jsonl --><!-- end -->", tmp_path)
 
 

@@ -50,8 +50,9 @@ TEST_F(Amx, TakesWhatTilesCanMultiply) {
 }
 
 TEST_F(Amx, SaysWhatItLeavesToOthers) {
-  EXPECT_EQ(refusal("f32 batch_first B=8 1x64x64x1"), "tiles multiply f16 and bf16, not f32");
-  EXPECT_EQ(refusal("gradient bf16 batch_last B=8 1x64x64x1"), "tiles are not for gradients");
+  EXPECT_EQ(refusal("f32 batch_first B=8 1x64x64x1"), "needs dtype f16 or bf16; here f32");
+  EXPECT_EQ(refusal("gradient bf16 batch_last B=8 1x64x64x1"),
+            "multiplies only; here the operation is gradient");
   EXPECT_EQ(refusal("bf16 batch_first B=8 1x64x64x24"),
             "in batch_first d must be 1, 2, 4, 8 or a multiple of 16, not 24");
   EXPECT_NE(refusal("bf16 batch_first B=1 1x1x1000000x16").find("sums of 1000000 terms are too long"),

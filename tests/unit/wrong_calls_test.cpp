@@ -116,7 +116,7 @@ std::vector<WrongCall> wrong_plans() {
          (void)candidates(Problem::parse(text), {Backend::cuda, 999});
        }},
       {"device that is none", ErrorCode::parse,
-       "device: 'gpu' is none of cpu, cuda, opencl, with a number as in cuda:1 or without",
+       "device: 'gpu' given, must be one of cpu, cuda, opencl, with a number as in cuda:1 or without",
        [] { (void)Device::parse("gpu"); }},
       {"device number that is none", ErrorCode::parse, "device: '-1' in 'cuda:-1'" + number_rule,
        [] { (void)Device::parse("cuda:-1"); }},

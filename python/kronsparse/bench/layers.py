@@ -15,14 +15,13 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from kronsparse.bench.devices import Device, begin_results, open_device
 from kronsparse.bench.layer_table import summary
-from kronsparse.bench.options import count, words
+from kronsparse.bench.options import add_output, count, words
 from kronsparse.bench.results import Row
 from kronsparse.chains import Pattern
 from kronsparse.torch import KSLinear, _operators
@@ -46,18 +45,30 @@ HOST_CALLS, HOST_RUNS = 200, 30
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `layers`."""
+    """Adds the options of `layers`."""
     add = parser.add_argument
-    add("--device", default="cuda:0", help="cuda:N, or cpu to try the command (default cuda:0)")
-    add("--dtypes", type=words(list(DTYPES)), default=list(DTYPES), metavar="LIST", help="default f16,bf16")
-    add("--batch", type=count, default=BATCH, metavar="N", help=f"default {BATCH}")
-    add("--limit", type=count, metavar="N", help=f"only the first N of {len(PATTERNS)} patterns")
-    add("--compiled", action="store_true", help="also torch.compile of bmm, which takes seconds a pattern")
-    add("--output", type=Path, metavar="FILE", help="appended to; default: a new file under results/")
+    add(
+        "--device",
+        default="cuda:0",
+        help="device to measure: cuda:N, or cpu to try the command (default cuda:0)",
+    )
+    add(
+        "--dtypes",
+        type=words(list(DTYPES)),
+        default=list(DTYPES),
+        metavar="LIST",
+        help="dtypes to run (default f16,bf16)",
+    )
+    add("--batch", type=count, default=BATCH, metavar="N", help=f"number of samples (default {BATCH})")
+    add("--limit", type=count, metavar="N", help=f"run the first N of {len(PATTERNS)} patterns")
+    add(
+        "--compiled", action="store_true", help="time torch.compile of bmm too, which takes seconds a pattern"
+    )
+    add_output(parser)
 
 
 def main(options: argparse.Namespace) -> int:
-    """Measures, and prints the tables; 1 where a gradient was wrong."""
+    """Measures, and prints the tables. Returns 1 where a gradient was wrong."""
     device = open_device(options.device)
     results = begin_results("layers", device, options.output)
     results.add("host", **host_time(device))

@@ -44,7 +44,7 @@ def made(marker: str, root: Path) -> str:
     """The text that belongs behind a marker, such as "targets results/h200-*.jsonl"."""
     name, *arguments = marker.split()
     if name not in TABLES:
-        raise ValueError(f"{name!r} is none of {', '.join(TABLES)}")
+        raise ValueError(f"{name!r} given, must be one of {', '.join(TABLES)}")
     files = [_files(one, root) for one in arguments if one.endswith(_RESULTS)]
     words = [one for one in arguments if not one.endswith(_RESULTS)]
     return TABLES[name]([_read(paths) for paths in files], words)
