@@ -44,7 +44,7 @@ std::vector<Outcome> check_problem(const Problem& problem, const Options& option
   DeviceOperands staged(inputs, y, device);
   std::vector<Outcome> outcomes;
   for (const std::string& name : choose_implementations(problem, device, options.implementation, true)) {
-    // Where the reference is too slow to compute everything as the oracle, it is too slow to be checked.
+    // A reference that is too slow to compute everything as the oracle is too slow to be checked.
     if (name == "reference" && !expected.complete() && options.implementation.empty() && !outcomes.empty())
       continue;
     const Plan plan(problem, staged.values(), device, name);

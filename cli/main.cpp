@@ -95,7 +95,7 @@ ExitCode run(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     return report(ExitCode::failure, "out of memory");
   } catch (const std::system_error& error) {
-    // What fmt::print throws where output is longer than stdout's buffer; a shorter one fails in main().
+    // fmt::print throws this where output is longer than stdout's buffer; a shorter one fails in main().
     if (std::ferror(stdout) != 0) return report(ExitCode::failure, stdout_failed);
     return report(ExitCode::failure, fmt::format("internal error: {}", error.what()));
   } catch (const std::exception& error) {

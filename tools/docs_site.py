@@ -25,7 +25,7 @@ TOP_PAGES = {
     "contributing.md": "CONTRIBUTING.md",
     "changelog.md": "CHANGELOG.md",
 }
-# Where a link to these leads on the site.
+# The pages that links to these files lead to.
 PAGES = {(ROOT / source): page for page, source in TOP_PAGES.items()} | {
     ROOT / "include/kronsparse": "api/cpp.md",
     ROOT / "include/kronsparse/kronsparse.h": "api/c.md",

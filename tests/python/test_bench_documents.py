@@ -1,4 +1,4 @@
-"""What Markdown files of this repository take from results: their numbers, and the report itself."""
+"""Numbers of Markdown files that are made from results, and the report itself."""
 
 import os
 import re

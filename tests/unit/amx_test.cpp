@@ -1,4 +1,4 @@
-// What the amx family takes and leaves to others. What it computes is in the conformance tests.
+// The problems that the amx family takes and leaves to others. The conformance tests check its results.
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@
 namespace kronsparse {
 namespace {
 
-/// Of amx-emulated, in builds that have it.
+/// The refusal of amx-emulated, in builds that have it.
 const Candidate* emulated(const std::vector<Candidate>& all) {
   for (const Candidate& one : all)
     if (one.implementation == "amx-emulated") return &one;
@@ -177,7 +177,7 @@ class AtTheEndOfMemory {
   std::span<BFloat16> elements_;
 };
 
-// Where d = 1 tiles are read from X as it lies: whole ones of strips that are all there, and nothing beside
+// With d = 1 tiles are read from X as it lies: whole ones of strips that are all there, and nothing beside
 // them. The block next to the one that is looked at is full of nan, and after the last sample memory ends.
 TEST_F(Amx, ReadsOnlyItsOwnTermsInPlace) {
   constexpr std::size_t outs = 20;

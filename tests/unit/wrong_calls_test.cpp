@@ -47,7 +47,7 @@ void run(const std::string& problem, const Operands& operands) {
   Plan(parsed, parsed.operation == Operation::gradient ? nullptr : values.data()).run(operands);
 }
 
-// What is said of a device that no machine has, whatever this build and machine have.
+// The message for a device that no machine has, whatever this build and machine have.
 std::string missing(Device device) {
   std::string present;
   for (const DeviceInfo& info : devices()) present += (present.empty() ? "" : ", ") + info.device.to_string();

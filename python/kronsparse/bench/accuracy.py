@@ -32,7 +32,7 @@ from kronsparse.checks import LAYOUTS
 DTYPES = tuple(TORCH_DTYPES)
 TERMS = (64, 256, 1024, 4096)
 DATA = ("normal", "positive")
-# Of many samples and of few, which are other kernels'; of neighbouring j and without.
+# Many samples and few have different kernels, and so have patterns with neighbouring j and without.
 BATCHES = (1000, 8)
 SHAPES = ((2, 48, 1), (1, 24, 4), (1, 10, 16))  # a, b, d
 

@@ -29,7 +29,7 @@ from kronsparse.bench.statistics import median
 from kronsparse.chains import Chain, dense
 from kronsparse.checks import LAYOUTS
 
-# Of the budget of parameters: who uses less is faster, and can do less.
+# The least share of the parameters that a chain uses: one with fewer is faster, and can do less.
 USED_AT_LEAST = 0.5
 # Times that differ by a smaller share are no ranking.
 TOLD_APART = 0.01
@@ -38,7 +38,7 @@ Predict = Callable[[str], float]  # seconds of a problem in its text form
 
 @dataclass
 class Experience:
-    """What results say of the cost model: times of problems, and factors by which it is off."""
+    """Measured times of problems, and factors by which the cost model is off."""
 
     measured: dict[str, float] = field(default_factory=dict)
     factors: dict[str, float] = field(default_factory=dict)  # by dtype, mode and layout
@@ -65,7 +65,7 @@ def _kind(problem: str) -> str:
 
 @dataclass(frozen=True)
 class Layer:
-    """What is asked for."""
+    """The layer that a chain is wanted for."""
 
     rows: int
     cols: int
@@ -109,7 +109,7 @@ def advise(
             continue
         seconds, measured = _seconds(proposal.chain, layer, predict, known)
         found.append(Advice(proposal, seconds, dense_s / seconds, measured))
-    # Of equally fast ones the richest first.
+    # Equally fast chains: the one of the highest rank first.
     return sorted(found, key=lambda advice: (advice.seconds, -advice.proposal.rank))
 
 

@@ -83,7 +83,7 @@ def _seconds(row: Row) -> float:
 def changes(
     before: Sequence[Row], after: Sequence[Row], contender: str, noise: float
 ) -> tuple[list[Change], dict[str, Row]]:
-    """Of the problems that were right before, the worst first, and those that were not measured again."""
+    """Changes of problems that were right before, the worst first, and problems not measured again."""
     old, new = _best(before, contender), _best(after, contender)
     right = {name: row for name, row in old.items() if row["status"] == "ok"}
     found = [Change(name, row, new[name], noise) for name, row in right.items() if name in new]

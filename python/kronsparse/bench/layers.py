@@ -27,7 +27,7 @@ from kronsparse.chains import Pattern
 from kronsparse.torch import KSLinear, _operators
 from kronsparse.torch._library import ADJOINT, SETTINGS
 
-# Of the paper's grid: narrow and wide blocks, few and many, every distance of j.
+# Patterns of the paper's grid: narrow and wide blocks, few and many, every distance of j.
 PATTERNS = [
     Pattern(*sizes)
     for sizes in (
@@ -38,7 +38,7 @@ PATTERNS = [
 ]
 BATCH = 25088
 DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16}
-# Of gradients, in norm: a few roundings of the dtype.
+# The largest errors of gradients, in norm: a few roundings of the dtype.
 ALLOWED = {"f16": 2e-3, "bf16": 1.6e-2}
 SAMPLES_CHECKED = 64
 HOST_CALLS, HOST_RUNS = 200, 30

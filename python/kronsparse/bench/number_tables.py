@@ -130,7 +130,7 @@ def _range(values: Sequence[float], between: str = " - ", digits: int = 1) -> st
 
 
 def cpu_summary(groups: Groups, _: Sequence[str]) -> str:
-    """Of several runs, from the least median to the largest."""
+    """Medians of several runs, from the least to the largest."""
     rows = []
     for layout in LAYOUTS:
         runs = [_of_cpu(rows_of_run, layout) for rows_of_run in groups]
@@ -282,7 +282,7 @@ def small_batch(groups: Groups, _: Sequence[str]) -> str:
 
 
 def energy_saving(groups: Groups, _: Sequence[str]) -> str:
-    """Of f32 over the best rival, beside the paper's."""
+    """The energy that f32 saves over the best rival, beside the paper's."""
     (saving,) = [one for one in savings(_joined(groups)) if one.dtype == "f32"]
     told = f"{100 * saving.won.share:.0f} % of patterns take less, {saving.percent:.0f} % less in the median"
     published = f"{paper.ENERGY_WINS.percent:.0f} % and {paper.ENERGY_MEDIAN_SAVING_PERCENT:.0f} %"

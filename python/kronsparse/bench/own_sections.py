@@ -1,4 +1,4 @@
-"""What the paper has not: the machine, the distance to the floor, losses by name, the cost model's word."""
+"""Sections that the paper has not: machine, distance to the floor, losses by name, predicted times."""
 
 from __future__ import annotations
 
