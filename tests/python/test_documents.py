@@ -1,5 +1,6 @@
 """The documents of the repository: links and paths lead somewhere, the picture is what its script draws."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -59,3 +60,34 @@ def test_the_picture_is_what_its_script_draws(tmp_path):
     script = SOURCE / "docs" / "images" / "draw.py"
     subprocess.run([sys.executable, str(script), str(tmp_path)], check=True)
     assert (tmp_path / "overview.svg").read_text() == script.with_name("overview.svg").read_text()
+
+
+@pytest.fixture
+def header_pages(monkeypatch):
+    monkeypatch.syspath_prepend(str(SOURCE / "tools"))
+    return importlib.import_module("docs_headers")
+
+
+def test_the_page_of_c_has_every_function(header_pages):
+    header = SOURCE / "include" / "kronsparse" / "kronsparse.h"
+    page = header_pages.c_page(header)
+    functions = re.findall(r"KRONSPARSE_API .*?(kronsparse_\w+)\(", header.read_text())
+    assert len(functions) > 30
+    assert [name for name in functions if f"\n### {name}\n" not in page and f"{name}(" not in page] == []
+
+
+def test_the_page_of_cpp_has_comments_examples_and_public_members_only(header_pages):
+    header = SOURCE / "include" / "kronsparse" / "plan.hpp"
+    page = header_pages.cpp_page([header])
+    for heading in (
+        "## plan.hpp",
+        "### Batch",
+        "### Operands",
+        "### Plan",
+        "### PackedValues",
+        "### steps_of",
+    ):
+        assert f"\n{heading}\n" in page
+    assert "A chain made ready to run." in page and "[[nodiscard]] std::size_t packed_bytes() const;" in page
+    assert "```cpp\nusing namespace kronsparse;\n" in page
+    assert "private:" not in page and "state_" not in page and "NOLINT" not in page
