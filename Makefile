@@ -8,7 +8,7 @@ CXX_SOURCES = $(shell find include src cli bindings tests -name '*.[ch]pp' -o -n
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build test test-dev test-sanitize build-dev build-sanitize build-without-python need-python bench \
-        bench-gpu cross fuzz lint format clean
+        bench-gpu cross docs fuzz lint format clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -53,6 +53,10 @@ need-python:
 
 cross:  ## conformance tests of the other architecture, emulated
 	@JOBS=$(JOBS) tools/cross-check
+
+docs:  ## the site of the documentation in build/site; warnings are errors, links are checked
+	@tools/bootstrap docs
+	tools/docs
 
 fuzz:  ## fuzz targets for FUZZ_SECONDS each (libFuzzer if clang++ is there)
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) JOBS=$(JOBS) tools/fuzz

@@ -12,7 +12,7 @@
 namespace kronsparse::cli {
 namespace {
 
-/// What was wrong with the arguments. CLI11 asks for a subcommand before it looks at words it does not know.
+/// The message for wrong arguments. CLI11 asks for a subcommand before it looks at words it does not know.
 std::string usage_error(const CLI::App& app, const CLI::Error& error) {
   const std::vector<std::string> unknown = app.remaining();
   if (unknown.empty()) return error.what();

@@ -18,7 +18,7 @@ class Option {
  public:
   explicit Option(CLI::Option& option) : option_(&option) {}
 
-  /// What the help calls its value.
+  /// The name of its value in the help.
   Option& type_name(const std::string& name);
   Option& required();
   /// Not together with another option of the command that was added before.
@@ -45,9 +45,9 @@ class Command {
   template <class Value>
   Option option(const std::string& name, Value& value, const std::string& help) const;
   void flag(const std::string& name, bool& value, const std::string& help) const;
-  /// What the help ends with.
+  /// The text at the end of the help.
   void footer(const std::string& text) const;
-  /// What is done when the command was given, and every variable is set.
+  /// Called when the command was given, after every variable is set.
   void callback(std::function<void()> run) const;
 
   [[nodiscard]] bool was_given(const std::string& option) const;

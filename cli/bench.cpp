@@ -273,26 +273,29 @@ void add_bench_command(Arguments& arguments, ExitCode& exit_code) {
   auto options = std::make_shared<Options>();
   const Command command = arguments.add_command("bench", "Time problems, after checking their answers");
   options->problems.add_options(command);
-  command.flag("--all", options->all, "Time every implementation that accepts, not only the chosen one");
+  command.flag("--all", options->all,
+               "Time every implementation that accepts the problem, not only the chosen one");
   command
       .option("--impl", options->implementation,
-              "Time this implementation or family, for a chain in every factor")
+              "Name of the implementation or family to time; for a chain, in every factor")
       .excludes("--all");
   command.option("--device", options->device, device_help);
-  command.option("--min-time", options->timing.min_seconds, "Seconds to spend on timing each, at least")
+  command
+      .option("--min-time", options->timing.min_seconds,
+              "Minimum measuring time per implementation, in seconds")
       .between(0.0, 3600.0)
       .show_default();
-  command.option("--runs", options->timing.min_runs, "Timed runs of each, at least")
+  command.option("--runs", options->timing.min_runs, "Minimum number of timed runs per implementation")
       .between(1, 10'000)
       .show_default();
   add_seed_option(command, options->seed);
-  command.flag("--json", options->json, "Print JSON: machine, versions and raw times");
-  command.option("--out", options->out, "Also write that JSON to a file").type_name("FILE");
+  command.flag("--json", options->json, "Print JSON: machine, versions, and the seconds of every run");
+  command.option("--out", options->out, "File that the same JSON is written to as well").type_name("FILE");
   command.footer(
-      R"(Every answer is compared with the reference first (a random sample of it when that would take
-long); a wrong one is not timed and makes the exit code 1. Inputs are random. On the CPU runs
-repeat on the same data, so operands that fit in the caches are found there; on a GPU they take
-turns on copies that together exceed its cache, and the GPU's own clock times them.
+      R"(Every answer is compared with the reference first, or a random sample of it where that would take
+long. A wrong one is not timed, and the exit code is 1. Inputs are random. CPU runs repeat on the
+same data, so operands that fit in the caches are found there. GPU runs take turns on copies that
+together exceed its cache, and the GPU's own clock times them.
 
 Examples:
   kronsparse bench "f32 batch_first B=4096 1x64x64x64" --all

@@ -44,7 +44,7 @@ std::vector<Outcome> check_problem(const Problem& problem, const Options& option
   DeviceOperands staged(inputs, y, device);
   std::vector<Outcome> outcomes;
   for (const std::string& name : choose_implementations(problem, device, options.implementation, true)) {
-    // Where the reference is too slow to compute everything as the oracle, it is too slow to be checked.
+    // A reference that is too slow to compute everything as the oracle is too slow to be checked.
     if (name == "reference" && !expected.complete() && options.implementation.empty() && !outcomes.empty())
       continue;
     const Plan plan(problem, staged.values(), device, name);
@@ -142,23 +142,24 @@ void add_check_command(Arguments& arguments, ExitCode& exit_code) {
   const Command command =
       arguments.add_command("check", "Compare implementations with the reference on random data");
   options->problems.add_options(command);
-  command.option("--impl", options->implementation,
-                 "Check only this implementation or family, for a chain in every factor (default: all that\n"
-                 "accept, and for a chain the choice for each factor, but the reference only where it is\n"
-                 "quick)");
+  command.option(
+      "--impl", options->implementation,
+      "Name of the implementation or family to check; for a chain, in every factor. (Default: all that\n"
+      "accept the problem, and for a chain also the one that is chosen for each factor; the reference\n"
+      "only where it is quick)");
   command.option("--device", options->device, device_help);
   add_seed_option(command, options->seed);
   command.flag("--full", options->full,
-               "Compare every element; otherwise a random sample where the reference would take long");
-  command.flag("--json", options->json, "Print JSON");
+               "Compare every element (default: a random sample where the reference would take long)");
+  command.flag("--json", options->json, "Print JSON instead of a table");
   command.footer(
-      R"(The bound on an element's error is (m + 4) eps S + u |y|: m is the smaller of n and 8 sqrt(n)
-when n terms are added, S is the sum of their absolute values (computed by the reference), eps
-belongs to the accumulator, u is the final rounding to the dtype. 'worst error' and 'its bound'
-are of the element nearest to its bound. Elements that were never written and writes outside the
-output are found too. Of a chain each factor adds its own, |K| E + (m + 4) eps S + u |y|: E is the
-bound of what it reads, which was rounded to the dtype. Of the gradient of a chain, a sample is of
-the batch: the gradient is made zero elsewhere. Exit code 1 if anything is wrong; each failure prints a command that
+      R"(An element may be off by (m + 4) eps S + u |y|. With n terms, m is the smaller of n and 8 sqrt(n);
+S is the sum of the terms' absolute values; eps is the precision of the accumulator; u is that of
+the dtype. In a chain each factor reads what the one before has rounded: with E the bound of that,
+its own is |K| E + (m + 4) eps S + u |y|. 'worst error' and 'its bound' belong to the element that
+is nearest to its bound. Elements that were never written, and writes outside the output, are found
+too. A sample of the gradient of a chain is a sample of the batch: the gradient of the product is
+zero elsewhere. The exit code is 1 if anything is wrong; each failure prints a command that
 reproduces it.
 
 Examples:

@@ -33,13 +33,13 @@ bool has_implementation(Backend backend, std::string_view name_or_family) {
 }  // namespace
 
 void ProblemList::add_options(const Command& command) {
-  command.option("problem", texts,
-                 "Problems, e.g. \"f32 batch_first B=64 4x64x64x16\" (quotes needed): dtype, layout,\n"
-                 "B=batch, pattern axbxcxd or several joined by '*'; optionally an operation (transposed, "
-                 "adjoint, gradient),\n"
-                 "a mode (ieee, tf32), +bias, +relu|+gelu|+gelu_tanh|+silu, cols_stride=n, rows_stride=n");
-  command.option("--file", file, "Read problems from a file, one a line; '#' starts a comment")
-      .type_name("FILE");
+  command.option(
+      "problem", texts,
+      "Problems in quotes, such as \"f32 batch_first B=64 4x64x64x16\": dtype, layout, B=batch, and a\n"
+      "pattern axbxcxd or several joined by '*'. May also have an operation (transposed, adjoint,\n"
+      "gradient), a mode (ieee, tf32), +bias, +relu|+gelu|+gelu_tanh|+silu, cols_stride=n,\n"
+      "rows_stride=n");
+  command.option("--file", file, "File with problems, one a line; '#' starts a comment").type_name("FILE");
 }
 
 std::vector<Problem> ProblemList::problems() const {
@@ -81,7 +81,7 @@ void add_seed_option(const Command& command, std::uint64_t& seed) {
     if (error == std::errc() && stopped == end) return "";
     return fmt::format("'{}' given, must be a whole number from 0 to 18446744073709551615", text);
   };
-  command.option("--seed", seed, "Seed of the random data").check(refuse).show_default();
+  command.option("--seed", seed, "Seed of the random data, a whole number").check(refuse).show_default();
 }
 
 Device choose_device(const std::string& text, const std::string& implementation) {

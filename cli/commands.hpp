@@ -15,7 +15,7 @@ namespace kronsparse::cli {
 class Arguments;
 class Command;
 
-/// What the process returns; scripts rely on the numbers.
+/// The exit codes of the process; scripts rely on the numbers.
 enum class ExitCode : int { ok = 0, wrong_result = 1, bad_input = 2, failure = 3 };
 
 // Each adds its command to `arguments`; when the command was given, its callback
@@ -42,8 +42,9 @@ void add_seed_option(const Command& command, std::uint64_t& seed);
 /// The text of --device. When it is empty, the best device present; if an
 /// implementation is forced (by --impl or KRONSPARSE_IMPL), the best that has it.
 [[nodiscard]] Device choose_device(const std::string& text, const std::string& implementation);
-/// What every command says of that option.
-inline constexpr const char* device_help = "Where to compute: cpu, cuda:0, ... (default: the best present)";
+/// The help of that option in every command.
+inline constexpr const char* device_help =
+    "Device that computes: cpu, cuda:0, ... (default: the best present)";
 /// The line of devices() for a device that is there.
 [[nodiscard]] DeviceInfo describe(Device device);
 

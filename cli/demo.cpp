@@ -152,12 +152,15 @@ void add_demo_command(Arguments& arguments, ExitCode& exit_code) {
   auto options = std::make_shared<Options>();
   const Command command =
       arguments.add_command("demo", "Multiply, check, time and picture a Monarch layer and a few patterns");
-  command.option("--out", options->out, "Directory for kronsparse-demo.svg").type_name("DIR").show_default();
+  command.option("--out", options->out, "Folder for the picture, kronsparse-demo.svg")
+      .type_name("DIR")
+      .show_default();
   command.option("--device", options->device, device_help);
-  command.flag("--quick", options->quick, "A smaller batch and fewer runs: a few seconds");
-  command.footer(R"(A 4096 x 4096 layer that is the product of two Kronecker-sparse factors, and a few single
-patterns, on the best device present: results compared with the reference, time beside that of
-the dense product of the same size. Takes less than a minute on two cores.)");
+  command.flag("--quick", options->quick, "Take a smaller batch and fewer runs: a few seconds");
+  command.footer(
+      R"(Computes a 4096 x 4096 layer that is the product of two Kronecker-sparse factors, and a few single
+patterns. Results are compared with the reference, times with those of a dense product of the same
+size. Takes less than a minute on two cores.)");
   command.callback([options, &exit_code] { exit_code = run_demo(*options); });
 }
 

@@ -297,14 +297,16 @@ void add_info_command(Arguments& arguments, ExitCode& /*exit_code*/) {
   const Command command =
       arguments.add_command("info", "Backends, devices and implementations; candidates for a problem");
   command
-      .option("--problem", options->problem,
-              "List every candidate for this problem, its predicted cost or its refusal; for a product of\n"
-              "several factors, for each of its steps; and what packing of values takes")
+      .option(
+          "--problem", options->problem,
+          "Problem whose candidates are listed, each with its predicted time or its refusal; for a chain,\n"
+          "of each factor. Also prints what packing the values takes")
       .type_name("PROBLEM");
-  command.option("--device", options->device,
-                 "With --problem, where to compute: cpu, cuda:0, ... (default: the best present);\n"
-                 "without, list only this device and its implementations");
-  command.flag("--json", options->json, "Print JSON");
+  command.option(
+      "--device", options->device,
+      "Device: cpu, cuda:0, ... With --problem the one that would compute (default: the best present);\n"
+      "without, the only one that is listed");
+  command.flag("--json", options->json, "Print JSON instead of tables");
   command.footer(R"(Examples:
   kronsparse info
   kronsparse info --problem "f16 batch_first B=25088 8x64x64x16 +bias +gelu"

@@ -38,18 +38,18 @@ I_a (x) ones(b,c) (x) I_d. Its a·b·c·d values are a row-major (a,b,c,d) array
 Several patterns joined by '*' are their product, left factor first.
 
 Environment:
-  KRONSPARSE_IMPL  forces an implementation or family, in every factor, where --impl does not
-  OMP_NUM_THREADS  how many threads the CPU may use (default: as many as it has CPUs)
-  NO_COLOR         no colours even on a terminal
+  KRONSPARSE_IMPL  name of the implementation or family to use for every factor, where --impl is not given
+  OMP_NUM_THREADS  number of threads that the CPU may use (default: as many as there are CPUs)
+  NO_COLOR         set to anything: no colours, even on a terminal
 
 Exit codes:
   0  success
   1  a result was wrong (check, bench, demo)
-  2  wrong usage: an option, a problem's text, shapes or dtypes that do not fit,
-     a problem that the implementation asked for does not accept
-  3  a file that cannot be read or written or is malformed; memory or a device
-     that is missing or failed; an internal error
-A signal ends the command as any other; a file it was writing is not left half done.)";
+  2  wrong usage: an option, the text of a problem, shapes or dtypes that do not fit, or a problem
+     that the implementation asked for does not accept
+  3  failure: a file that cannot be read or written, or is malformed; memory or a device that is
+     missing or failed; an internal error
+A command that a signal ends leaves no file half written.)";
 
 ExitCode exit_code_of(ErrorCode code) {
   switch (code) {
@@ -95,7 +95,7 @@ ExitCode run(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     return report(ExitCode::failure, "out of memory");
   } catch (const std::system_error& error) {
-    // What fmt::print throws where output is longer than stdout's buffer; a shorter one fails in main().
+    // fmt::print throws this where output is longer than stdout's buffer; a shorter one fails in main().
     if (std::ferror(stdout) != 0) return report(ExitCode::failure, stdout_failed);
     return report(ExitCode::failure, fmt::format("internal error: {}", error.what()));
   } catch (const std::exception& error) {

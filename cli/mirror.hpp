@@ -16,12 +16,12 @@ namespace kronsparse::cli {
 class Mirror {
  public:
   Mirror() = default;
-  /// Of memory without guard bands.
+  /// Mirrors memory without guard bands.
   Mirror(std::span<std::byte> memory, Device device) : Mirror(memory, 0, device) {}
   /// An absent tensor has an absent mirror.
   Mirror(Tensor& tensor, Device device) : Mirror(tensor.memory(), tensor.guard_offset(), device) {}
 
-  /// Where the elements begin on the device; null when there are none.
+  /// The address of the elements on the device; null when there are none.
   [[nodiscard]] void* data() const noexcept;
   [[nodiscard]] std::size_t bytes() const noexcept { return host_.size(); }
   /// Brings the device's copy up to date with the host, or the host with the device's.

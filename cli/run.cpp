@@ -257,39 +257,50 @@ void add_run_command(Arguments& arguments, ExitCode& /*exit_code*/) {
   const Command command =
       arguments.add_command("run", "Multiply arrays in .npy files and write the result to one");
   command
-      .option("--values", options->values,
-              "Values of the matrix: shape (a, b, c, d), or (a·b·c·d,) with --pattern. Given several\n"
-              "times, of the factors of a product, left factor first")
+      .option(
+          "--values", options->values,
+          "File with the values of a factor: shape (a, b, c, d), or (a·b·c·d,) with --pattern. Given once\n"
+          "for each factor, left factor first")
       .type_name("NPY");
   command
       .option("--x", options->x,
-              "Input: shape (batch, features) for batch_first, (features, batch) for batch_last")
+              "File with the input: shape (batch, features) in batch_first, (features, batch) in batch_last")
       .type_name("NPY")
       .required();
-  command.option("--out", options->out, "Where the result goes; replaced only once it is complete")
+  command
+      .option("--out", options->out,
+              "File for the result; an older one is replaced once the result is complete")
       .type_name("NPY")
       .required();
   command
       .option("--pattern", options->pattern,
-              "axbxcxd, e.g. 4x64x64x16, or several joined by '*' (default: the shapes of --values)")
+              "Pattern, as in 4x64x64x16, or several joined by '*' (default: the shapes of --values)")
       .type_name("PATTERN");
-  command.option("--layout", options->layout, "batch_first: y = x K^T; batch_last: y = K x").show_default();
   command
-      .option("--operation", options->operation,
-              "multiply: act(K x + bias); transposed: K^T x; adjoint: K^H x;\n"
-              "gradient (of the values, from --x and --g; of a product, of all factors in one row)")
+      .option("--layout", options->layout,
+              "Layout of the batch: batch_first (y = x K^T) or batch_last (y = K x)")
       .show_default();
-  command.option("--g", options->g, "gradient only: the gradient of K x, with the rows of K as features")
-      .type_name("NPY");
-  command.option("--bias", options->bias, "multiply only: a vector with an element for each row of K")
-      .type_name("NPY");
-  command.option("--activation", options->activation, "multiply only: none, relu, gelu, gelu_tanh or silu")
+  command
+      .option(
+          "--operation", options->operation,
+          "multiply: act(K x + bias); transposed: K^T x; adjoint: K^H x; gradient: that of the values, from\n"
+          "--x and --g, for a chain those of all factors one after the other")
       .show_default();
-  command.option("--mode", options->mode, "f32 arithmetic: fp32, ieee or tf32").show_default();
-  command.option("--dtype", options->dtype, "bf16, when the files hold its bits as uint16 or '<V2'");
+  command
+      .option("--g", options->g,
+              "gradient only: file with the gradient of K x; its features are the rows of K")
+      .type_name("NPY");
+  command.option("--bias", options->bias, "multiply only: file with a vector, one element for each row of K")
+      .type_name("NPY");
+  command
+      .option("--activation", options->activation,
+              "multiply only: activation, one of none, relu, gelu, gelu_tanh, silu")
+      .show_default();
+  command.option("--mode", options->mode, "How f32 may be computed: fp32, ieee or tf32").show_default();
+  command.option("--dtype", options->dtype, "Only bf16, for files that hold its bits as uint16 or '<V2'");
   command.option("--device", options->device, device_help);
   command.option("--impl", options->implementation,
-                 "Force an implementation or a family, in every factor (see kronsparse info)");
+                 "Name of the implementation or family to use for every factor (see kronsparse info)");
   command.flag("--quiet", options->quiet, "Print nothing on success");
   command.footer(R"(All files have one dtype: f2, f4, f8, c8, c16, or uint16/'<V2' bits with --dtype bf16.
 Row- or column-major, little- or big-endian; the result is row-major, little-endian.

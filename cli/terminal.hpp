@@ -1,4 +1,4 @@
-// What is written for people: colour when a terminal reads it, tables, a progress bar.
+// Output for people: colour when a terminal reads it, tables, a progress bar.
 #pragma once
 
 #include <chrono>

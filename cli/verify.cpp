@@ -81,7 +81,7 @@ Tensor absolute_values(const Tensor& from) {
   return out;
 }
 
-/// Where in the whole problem's tensors the sample's rows and columns are.
+/// The places of the sample's rows and columns in the whole problem's tensors.
 class Gatherer {
  public:
   Gatherer(const Problem& problem, const Sample& sample) : problem_(problem), sample_(sample) {

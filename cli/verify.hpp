@@ -27,7 +27,7 @@ void thin(Inputs& inputs, const Problem& problem, const Sample& sample);
 /// Whether it would change anything.
 [[nodiscard]] bool needs_thinning(const Problem& problem, const Sample& sample);
 
-/// What the sampled elements must be, and how far off they may be.
+/// The right values of the sampled elements, and how far off they may be.
 class Expected {
  public:
   /// Runs the `reference` implementation in f64 (complex128), factor by factor, on the

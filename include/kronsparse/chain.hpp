@@ -14,7 +14,7 @@ namespace kronsparse {
 
 /// Patterns of a product W = K_1 K_2 ... K_L, left factor first, so the last
 /// one is applied first. Neighbours must fit: cols of one = rows of the next.
-/// Always valid: constructors throw otherwise.
+/// A chain is always valid: constructors throw otherwise.
 ///
 ///     kronsparse::Chain monarch = kronsparse::Chain::monarch(4096, 4096, 64);
 ///     assert(monarch.rows() == 4096 && monarch.size() == 2);

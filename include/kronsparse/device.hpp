@@ -1,11 +1,11 @@
-// Where a plan runs.
+// The devices that plans run on.
 //
-// How many threads the CPU uses: the one that calls, and others of the library's own, for whatever takes
-// longer than some ten microseconds. In all as many as a parallel region of OpenMP would have, where its
-// runtime is loaded (omp_set_num_threads, torch.set_num_threads, one inside a region), else OMP_NUM_THREADS,
-// else the CPUs of the process. They are started when they are first needed and shared by all who call.
-// One that cannot be created, or has to wait for its CPU, is done without: the caller does its part. A
-// forked child starts its own.
+// Threads of the CPU. The calling thread works, and threads of the library's own help with whatever takes
+// longer than some ten microseconds. Together they are as many as a parallel region of OpenMP would have,
+// where its runtime is loaded (omp_set_num_threads, torch.set_num_threads; one inside a region), else
+// OMP_NUM_THREADS, else the CPUs of the process. They are started when they are first needed, and all callers
+// share them. If one cannot be created, or has to wait for its CPU, the caller does its part. A forked child
+// starts its own.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,9 @@ struct KRONSPARSE_API Device {
 /// A device that is present, with a line for people.
 struct DeviceInfo {
   Device device;
-  std::string description;      ///< "2 threads, avx512, 48 KiB L1, 2 MiB L2"
-  std::size_t cache_bytes = 0;  ///< of its largest cache: what fits may be found there by the next run
+  std::string description;  ///< "2 threads, avx512, 48 KiB L1, 2 MiB L2"
+  std::size_t cache_bytes =
+      0;  ///< bytes of its largest cache: data that fits may be found there by the next run
 };
 
 /// Devices usable now, best last; the CPU is always there, first.

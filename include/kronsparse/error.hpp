@@ -9,7 +9,7 @@
 
 namespace kronsparse {
 
-/// What kind of mistake or misfortune an Error reports. The numeric values are
+/// The kind of mistake or misfortune that an Error reports. The numeric values are
 /// the status codes of the C API and never change.
 enum class ErrorCode : int {
   invalid_argument = 1,  ///< a value outside what is allowed (a dimension of 0, an unknown enum)

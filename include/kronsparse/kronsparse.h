@@ -151,12 +151,12 @@ typedef struct kronsparse_implementation {
   char backend[16];  /* "cpu", "cuda" */
   char summary[160]; /* a line for people */
 } kronsparse_implementation;
-/* All of them; as kronsparse_devices counts. */
+/* Writes all of them, with capacity and count as in kronsparse_devices. */
 KRONSPARSE_API kronsparse_status kronsparse_implementations(kronsparse_implementation* implementations,
                                                             size_t capacity, size_t* count);
 
-/* The products with one factor that a run of a chain consists of, in their order; as kronsparse_devices
- * counts. */
+/* Writes the products with one factor that a run of a chain consists of, in their order, with capacity and
+ * count as in kronsparse_devices. */
 KRONSPARSE_API kronsparse_status kronsparse_steps(const kronsparse_problem* problem,
                                                   kronsparse_problem* steps, size_t capacity, size_t* count);
 
@@ -166,8 +166,8 @@ typedef struct kronsparse_candidate {
   char refusal[256];        /* why it does not accept the problem; "" when it does */
   double predicted_seconds; /* meaningful when it accepts */
 } kronsparse_candidate;
-/* Every implementation of the device, those that accept first, cheapest first; as kronsparse_devices counts.
- */
+/* Writes every implementation of the device, those that accept first, cheapest first, with capacity and count
+ * as in kronsparse_devices. */
 KRONSPARSE_API kronsparse_status kronsparse_candidates(const kronsparse_problem* problem, const char* device,
                                                        kronsparse_candidate* candidates, size_t capacity,
                                                        size_t* count);
@@ -196,12 +196,12 @@ KRONSPARSE_API kronsparse_status kronsparse_plan_prepare(kronsparse_plan* plan, 
 KRONSPARSE_API kronsparse_status kronsparse_plan_run(const kronsparse_plan* plan,
                                                      const kronsparse_batch* batch,
                                                      const kronsparse_operands* operands);
-/* Bytes of workspace that such a run needs; of the operands only which are NULL counts. */
+/* Bytes of workspace that such a run needs. It matters only which of the operands are NULL. */
 KRONSPARSE_API kronsparse_status kronsparse_plan_workspace(const kronsparse_plan* plan,
                                                            const kronsparse_batch* batch,
                                                            const kronsparse_operands* operands,
                                                            size_t* bytes);
-/* Bytes of what factors hand on, for kronsparse_operands.intermediates. */
+/* Bytes of the results that factors hand on to each other, for kronsparse_operands.intermediates. */
 KRONSPARSE_API kronsparse_status kronsparse_plan_intermediates(const kronsparse_plan* plan,
                                                                const kronsparse_batch* batch, size_t* bytes);
 /* The cost model's time for a run of such a batch, and for the packing that comes before it where the
@@ -228,20 +228,20 @@ KRONSPARSE_API void kronsparse_plan_destroy(kronsparse_plan* plan);
 /* Packed values apart from any plan, for all batches, streams and threads: kronsparse::PackedValues. */
 KRONSPARSE_API kronsparse_status kronsparse_packed_create(const kronsparse_plan* plan,
                                                           kronsparse_packed** packed);
-/* Memory from the caller: allocate has bytes > 0 of the plan's device, at a multiple of 256, or NULL when
- * there are none; release takes them back. `context` is handed to both. */
+/* Memory from the caller: allocate returns bytes > 0 of the plan's device, at a multiple of 256, or NULL when
+ * there are none; release takes them back. Both get `context`. */
 typedef void* (*kronsparse_allocate_function)(void* context, size_t bytes);
 typedef void (*kronsparse_release_function)(void* context, void* data);
 KRONSPARSE_API kronsparse_status kronsparse_packed_create_with(const kronsparse_plan* plan,
                                                                kronsparse_allocate_function allocate,
                                                                kronsparse_release_function release,
                                                                void* context, kronsparse_packed** packed);
-/* 1 to is_ready where a run of the batch finds all it needs, else 0. */
+/* Sets is_ready to 1 where a run of the batch finds all it needs, else to 0. */
 KRONSPARSE_API kronsparse_status kronsparse_packed_is_ready(const kronsparse_packed* packed,
                                                             const kronsparse_plan* plan,
                                                             const kronsparse_batch* batch, int* is_ready);
-/* Packs what the batch lacks, on the stream, and waits for it. 0 to has_room, which may be NULL, where there
- * was no room for it: such a run needs values; else 1. */
+/* Packs what the batch lacks, on the stream, and waits for it. Sets has_room, which may be NULL, to 0 where
+ * there was no room for it: such a run needs values. Else sets it to 1. */
 KRONSPARSE_API kronsparse_status kronsparse_packed_prepare(kronsparse_packed* packed,
                                                            const kronsparse_plan* plan,
                                                            const kronsparse_batch* batch,
@@ -266,7 +266,7 @@ KRONSPARSE_API kronsparse_status kronsparse_copy(const char* device, void* to, c
 KRONSPARSE_API kronsparse_status kronsparse_clear(const char* device, void* data, size_t bytes, void* stream);
 /* Waits for the stream's work. */
 KRONSPARSE_API kronsparse_status kronsparse_synchronise(const char* device, void* stream);
-/* 1 to is_capturing where the stream's work is being recorded (into a CUDA graph, say), else 0. */
+/* Sets is_capturing to 1 where the stream's work is being recorded (into a CUDA graph, say), else to 0. */
 KRONSPARSE_API kronsparse_status kronsparse_is_capturing(const char* device, void* stream, int* is_capturing);
 
 /* Measures work in a stream's own time: marks are enqueued between pieces of work. kronsparse::Timer. */
@@ -274,7 +274,8 @@ typedef struct kronsparse_timer kronsparse_timer;
 KRONSPARSE_API kronsparse_status kronsparse_timer_create(const char* device, void* stream,
                                                          kronsparse_timer** timer);
 KRONSPARSE_API kronsparse_status kronsparse_timer_mark(kronsparse_timer* timer);
-/* Waits for the marks; the seconds between each and the next, as kronsparse_devices counts. */
+/* Waits for the marks and writes the seconds between each and the next, with capacity and count as in
+ * kronsparse_devices. */
 KRONSPARSE_API kronsparse_status kronsparse_timer_seconds(const kronsparse_timer* timer, double* seconds,
                                                           size_t capacity, size_t* count);
 /* NULL is allowed. */

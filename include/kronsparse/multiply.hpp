@@ -53,7 +53,7 @@ struct BasicMatrix {
 using ConstMatrix = BasicMatrix<const void>;
 using Matrix = BasicMatrix<void>;
 
-/// What `multiply` does besides the product.
+/// Options of `multiply`.
 struct MultiplyOptions {
   Layout layout = Layout::batch_first;
   Operation operation = Operation::multiply;  ///< any but gradient

@@ -30,7 +30,7 @@ struct Batch {
 };
 
 /// Pointers of one run, in the memory of the plan's device. Any element-aligned
-/// address will do. What is written must not overlap the rest; x and y may be disjoint column
+/// address will do. Outputs must not overlap other operands; x and y may be disjoint column
 /// windows of one buffer when both have the same row stride. Until a run is done, y may hold anything.
 struct Operands {
   const void* x = nullptr;
@@ -53,8 +53,8 @@ struct Operands {
   /// way at the same time need each their own.
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
-  /// Plan::intermediate_bytes of memory, aligned to 256 bytes, for what the factors hand on: multiply writes
-  /// it, and the gradient of the same x reads it instead of computing it again. May be null.
+  /// Plan::intermediate_bytes of memory, aligned to 256 bytes, for the intermediates: multiply writes
+  /// them, and the gradient of the same x reads them instead of computing them again. May be null.
   void* intermediates = nullptr;
 };
 
@@ -67,9 +67,8 @@ struct Candidate {
 };
 
 /// Every implementation for the device with its cost or refusal: those that
-/// accept first, cheapest first. The first is what a Plan takes: where the
-/// variable KRONSPARSE_IMPL names others, that is a refusal. The problem has one factor; `candidates_of`
-/// tells the steps of a chain apart.
+/// accept first, cheapest first. A Plan takes the first. Where the variable KRONSPARSE_IMPL names an
+/// implementation, all others refuse. The problem has one factor; `steps_of` splits a chain.
 ///
 ///     auto all = kronsparse::candidates(kronsparse::Problem::parse("f32 batch_first B=8 2x3x4x5"));
 ///     assert(all.front().refusal.empty());
@@ -90,13 +89,13 @@ struct ImplementationInfo {
 };
 [[nodiscard]] KRONSPARSE_API std::vector<ImplementationInfo> implementations();
 
-/// How memory for packed values is had: bytes > 0 in, at least 256-byte aligned memory of the plan's device
-/// out, given back when the last copy of the pointer goes. May throw.
+/// Allocates memory for packed values: takes bytes > 0, returns memory of the plan's device that is aligned
+/// to 256 bytes. It is released when the last copy of the pointer goes. May throw.
 using Allocator = std::function<std::shared_ptr<void>(std::size_t bytes)>;
 
 /// The addresses of a chain's values, (a,b,c,d) arrays: an address for each factor, left factor
 /// first (an array, a vector or a span of them), or one address where they lie one after the other in that
-/// order. No address is for the gradient of one factor, which has no values.
+/// order. No address stands for the gradient of one factor, which has no values.
 ///
 ///     using namespace kronsparse;
 ///     std::vector<float> left(8, 1.0f), right(8, 2.0f), x(3 * 4, 1.0f), y(3 * 4);
@@ -155,9 +154,9 @@ class KRONSPARSE_API Plan {
   /// Keeps no values. `implementation` forces one by name, or by family ("simd" for the best
   /// "simd-..."), for every factor; when empty, the variable KRONSPARSE_IMPL does the same.
   explicit Plan(const Problem& problem, Device device = {}, std::string_view implementation = {});
-  /// Packs values in the device's memory, which are read now and not needed later. On a GPU they are read
-  /// on the default stream, and the call waits for that: what writes
-  /// them on a stream that does not wait for the default one must be done.
+  /// Packs values that lie in the device's memory. They are read now and not needed later. On a GPU they are
+  /// read on the default stream, and the call waits for that. Work on other streams that writes them must be
+  /// done, unless those streams wait for the default one.
   Plan(const Problem& problem, const FactorValues& values, Device device = {},
        std::string_view implementation = {});
   Plan(Plan&&) noexcept;
@@ -170,9 +169,9 @@ class KRONSPARSE_API Plan {
   /// The same in the order of a stream: after what was enqueued there, and
   /// before the runs that are. Runs on other streams have to wait for it.
   void set_values(const FactorValues& values, Stream stream);
-  /// Packs values as the fastest kernels for this batch want them, unless that is done. Without it a run
-  /// takes what was packed for others where a kernel can read that, and is an Error unsupported where none
-  /// can. May allocate and wait. Not to be called while runs are in flight.
+  /// Packs values in the order of the fastest kernels for this batch, unless that is done. Without it a run
+  /// takes a kernel that reads an order that is packed already; where there is none, it is an Error
+  /// unsupported. May allocate and wait. Not to be called while runs are in flight.
   void prepare(const Batch& batch, const FactorValues& values);
 
   /// Computes; checks pointers first and writes nothing if one is wrong.
@@ -180,7 +179,7 @@ class KRONSPARSE_API Plan {
   /// The same for the problem's own batch.
   void run(const Operands& operands) const;
 
-  /// Bytes of workspace that a run with such operands needs; of them only which are null counts.
+  /// Bytes of workspace that a run with such operands needs. It matters only which of them are null.
   [[nodiscard]] std::size_t workspace_bytes(const Batch& batch, const Operands& operands = {}) const;
   /// Bytes of Operands::intermediates.
   [[nodiscard]] std::size_t intermediate_bytes(const Batch& batch) const;

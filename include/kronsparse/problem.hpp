@@ -27,7 +27,7 @@ enum class Operation : std::uint8_t { multiply, transposed, adjoint, gradient };
 /// gelu is the exact one (erf), gelu_tanh its usual approximation.
 enum class Activation : std::uint8_t { none, relu, gelu, gelu_tanh, silu };
 
-/// What f32 arithmetic may do. ieee: FMA units only. fp32: anything at least
+/// How f32 may be computed. ieee: FMA units only. fp32: anything at least
 /// half as accurate as a library SGEMM. tf32: one TF32 product. CPUs always do ieee.
 enum class Mode : std::uint8_t { fp32, ieee, tf32 };
 

@@ -117,9 +117,9 @@ def low_rank(rows: int, cols: int, rank: int) -> Chain:
 def monarch(rows: int, cols: int, blocks: int | None = None) -> Chain:
     """The two-factor Monarch chain: (1, rows/blocks, blocks, blocks), (blocks, blocks, cols/blocks, 1).
 
-    Without `blocks`, the common divisor of the sizes nearest to the square root of the smaller one. The
-    matrix has at most rank blocks², so that sizes with few common divisors are better given their `blocks`,
-    or padded; those with none but 1 are refused.
+    `blocks` divides both sizes; by default it is the common divisor nearest to the square root of the smaller
+    size. The rank of the matrix is at most blocks². So give `blocks`, or pad a size, where the sizes have few
+    common divisors; sizes whose only common divisor is 1 are refused.
 
     >>> chain_text(monarch(4096, 4096))
     '1x64x64x64*64x64x64x1'

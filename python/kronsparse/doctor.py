@@ -1,4 +1,4 @@
-"""What can be used here, what is missing, and how to get it: ``python -m kronsparse doctor``."""
+"""Prints what can be used here, what is missing, and how to get it: ``python -m kronsparse doctor``."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ def multiply(
 
     A list of such arrays stands for the product of their matrices, left factor first, in one call.
     x is (..., features) in batch_first and (features, ...) in batch_last, and has the dtype of the values.
-    Rows may lie apart; what no stride describes, or is of another byte order or alignment, is copied.
+    Rows may lie apart. An array that one row stride does not describe, or of another byte order or alignment,
+    is copied.
 
     >>> multiply(np.ones((5, 40)), np.ones((2, 3, 4, 5))).shape
     (5, 30)
@@ -60,7 +61,7 @@ def multiply(
 def gradient(
     x: ArrayLike, g: ArrayLike, pattern: Iterable[SupportsIndex], layout: str = "batch_first"
 ) -> Array:
-    """The gradient with respect to values (a, b, c, d), g being that with respect to K x.
+    """The gradient with respect to values (a, b, c, d), where g is the gradient with respect to K x.
 
     >>> gradient(np.ones((5, 40)), np.ones((5, 30)), (2, 3, 4, 5))[0, 0, 0, 0]
     np.float64(5.0)

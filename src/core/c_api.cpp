@@ -81,7 +81,7 @@ To checked_enum(const From& value, const std::array<std::string_view, N>& words,
   const int number = number_of(value);
   if (number < 0 || number >= static_cast<int>(N))
     throw Error(ErrorCode::invalid_argument,
-                message("{}: the number {} is none of 0 to {} ({})", argument, number, N - 1, listed(words)));
+                message("{}: {} given, must be 0 to {} ({})", argument, number, N - 1, listed(words)));
   return static_cast<To>(number);
 }
 

@@ -112,7 +112,8 @@ std::vector<Candidate> candidates(const Problem& problem, Device device) {
   for (Assessment& assessment : assess(table, problem, device)) {
     const std::string_view name = assessment.implementation->name;
     Proposal& proposal = assessment.proposal;
-    if (left_out(name)) proposal.refusal = message("{} is {}", forced.argument, quoted(forced.name));
+    if (left_out(name))
+      proposal.refusal = message("left out, because {} is {}", forced.argument, quoted(forced.name));
     all.push_back({std::string(name), device, std::move(proposal.refusal), proposal.seconds});
   }
   std::stable_partition(all.begin(), all.end(),

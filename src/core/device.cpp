@@ -29,8 +29,9 @@ Device Device::parse(std::string_view text) {
                                                std::numeric_limits<int>::max()));
     return {static_cast<Backend>(number), static_cast<int>(index)};
   }
-  throw Error(ErrorCode::parse, message("device: {} is none of {}, with a number as in cuda:1 or without",
-                                        quoted(text), listed(backend_names)));
+  throw Error(ErrorCode::parse,
+              message("device: {} given, must be one of {}, with a number as in cuda:1 or without",
+                      quoted(text), listed(backend_names)));
 }
 
 std::vector<DeviceInfo> devices() {

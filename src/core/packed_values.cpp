@@ -161,11 +161,10 @@ std::shared_ptr<const Decision> PackedValues::State::decide_with_packed(const Pl
       return choose_packing(std::move(step), plan.problem.operation, *backend, device, plan.forced());
     std::optional<DecidedStep> fits = fitting(step, plan, entries);
     if (!fits)
-      throw Error(
-          ErrorCode::unsupported,
-          message("batch: {} of {} given, no kernel for it reads the values in an order they are packed "
-                  "in; prepare() packs them for this batch",
-                  batch.size, plan.problem.chain.to_string()));
+      throw Error(ErrorCode::unsupported,
+                  message("batch: {} given to a plan of {}, must be a size that the values were packed for; "
+                          "prepare() packs them",
+                          batch.size, plan.problem.chain.to_string()));
     return *std::move(fits);
   });
   return fitted.add({plan.number, batch}, std::move(decision));

@@ -90,7 +90,7 @@ void Problem::validate() const {
     if (!bytes || *bytes > most_handed_on || __builtin_add_overflow(handed_on, *bytes, &handed_on) ||
         handed_on > most_handed_on)
       throw Error(ErrorCode::overflow,
-                  message("batch: what the factors of {} hand on is too large, its bytes must fit in 61 bits",
+                  message("batch: the intermediates of {} are too large, their bytes must fit in 61 bits",
                           to_string()));
   }
 }

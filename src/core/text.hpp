@@ -40,7 +40,7 @@ template <class Enum, std::size_t N>
   const auto index = static_cast<std::size_t>(value);
   if (index < N) return words[index];
   throw Error(ErrorCode::invalid_argument, std::string(argument) + ": the number " + std::to_string(index) +
-                                               " is none of " + listed(words));
+                                               " given, must be one of " + listed(words));
 }
 
 /// The enumerator of a word.
@@ -49,7 +49,8 @@ template <class Enum, std::size_t N>
                               std::string_view argument) {
   for (std::size_t index = 0; index < N; ++index)
     if (words[index] == text) return static_cast<Enum>(index);
-  throw Error(ErrorCode::parse, std::string(argument) + ": " + quoted(text) + " is none of " + listed(words));
+  throw Error(ErrorCode::parse,
+              std::string(argument) + ": " + quoted(text) + " given, must be one of " + listed(words));
 }
 
 }  // namespace kronsparse

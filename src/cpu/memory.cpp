@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What cudaMalloc gives as well: enough for any vector and any cache line.
+// The same as cudaMalloc's: enough for any vector and any cache line.
 constexpr std::align_val_t alignment{256};
 
 void* allocate(Device device, std::size_t bytes) {

@@ -134,24 +134,23 @@ static void test_enum_ranges(void) {
   kronsparse_problem problem = parsed(TEXT);
   set_number(&problem.dtype, 6);
   EXPECT_FAILURE(kronsparse_problem_print(&problem, text, 256), KRONSPARSE_INVALID_ARGUMENT,
-                 "dtype: the number 6 is none of 0 to 5 (f32, f64, f16, bf16, complex64, complex128)");
+                 "dtype: 6 given, must be 0 to 5 (f32, f64, f16, bf16, complex64, complex128)");
   problem = parsed(TEXT);
   set_number(&problem.layout, -1);
   EXPECT_FAILURE(kronsparse_problem_print(&problem, text, 256), KRONSPARSE_INVALID_ARGUMENT,
-                 "layout: the number -1 is none of 0 to 1 (batch_first, batch_last)");
+                 "layout: -1 given, must be 0 to 1 (batch_first, batch_last)");
   problem = parsed(TEXT);
   set_number(&problem.operation, 2147483647);
-  EXPECT_FAILURE(
-      kronsparse_problem_print(&problem, text, 256), KRONSPARSE_INVALID_ARGUMENT,
-      "operation: the number 2147483647 is none of 0 to 3 (multiply, transposed, adjoint, gradient)");
+  EXPECT_FAILURE(kronsparse_problem_print(&problem, text, 256), KRONSPARSE_INVALID_ARGUMENT,
+                 "operation: 2147483647 given, must be 0 to 3 (multiply, transposed, adjoint, gradient)");
   problem = parsed(TEXT);
   set_number(&problem.mode, 3);
   EXPECT_FAILURE(kronsparse_problem_print(&problem, text, 256), KRONSPARSE_INVALID_ARGUMENT,
-                 "mode: the number 3 is none of 0 to 2 (fp32, ieee, tf32)");
+                 "mode: 3 given, must be 0 to 2 (fp32, ieee, tf32)");
   problem = parsed(TEXT);
   set_number(&problem.activation, 256);
   EXPECT_FAILURE(kronsparse_problem_print(&problem, text, 256), KRONSPARSE_INVALID_ARGUMENT,
-                 "activation: the number 256 is none of 0 to 4 (none, relu, gelu, gelu_tanh, silu)");
+                 "activation: 256 given, must be 0 to 4 (none, relu, gelu, gelu_tanh, silu)");
   problem = parsed(TEXT);
   problem.bias = 2;
   EXPECT_FAILURE(kronsparse_problem_print(&problem, text, 256), KRONSPARSE_INVALID_ARGUMENT,
@@ -231,8 +230,9 @@ static void test_plan_that_cannot_be(void) {
                  "problem: null given, must not be null");
   EXPECT_FAILURE(kronsparse_plan_create(&good, none, NULL, NULL, &plan), KRONSPARSE_BAD_POINTER,
                  "values: null given, must point to f32 elements");
-  EXPECT_FAILURE(kronsparse_plan_create(&good, values, "tpu", NULL, &plan), KRONSPARSE_PARSE,
-                 "device: 'tpu' is none of cpu, cuda, opencl, with a number as in cuda:1 or without");
+  EXPECT_FAILURE(
+      kronsparse_plan_create(&good, values, "tpu", NULL, &plan), KRONSPARSE_PARSE,
+      "device: 'tpu' given, must be one of cpu, cuda, opencl, with a number as in cuda:1 or without");
   EXPECT(kronsparse_plan_create(&good, values, "cpu:9", NULL, &plan) == KRONSPARSE_DEVICE);
   EXPECT(kronsparse_plan_create(&good, values, NULL, "turbo", &plan) == KRONSPARSE_INVALID_ARGUMENT);
   bad.batch = -5;

@@ -308,7 +308,7 @@ TEST_F(CommandTest, EnvironmentForcesAnImplementation) {
   EXPECT_EQ(checked["results"][0]["implementation"], "reference");
   const Json listed = Json::parse(run("info --json --problem" + problem, "KRONSPARSE_IMPL=reference").out);
   EXPECT_EQ(listed["candidates"][0]["implementation"], "reference");
-  EXPECT_EQ(listed["candidates"][1]["refusal"], "KRONSPARSE_IMPL is 'reference'");
+  EXPECT_EQ(listed["candidates"][1]["refusal"], "left out, because KRONSPARSE_IMPL is 'reference'");
   for (const std::string& command :
        {"info --problem" + problem, "check" + problem, "bench --all" + problem}) {
     const CommandResult unknown = run(command, "KRONSPARSE_IMPL=nonsense");

@@ -62,7 +62,7 @@ TEST_F(RunTest, MultipliesBatchLastWithEpilogueOnEveryImplementation) {
 }
 
 TEST_F(RunTest, ReadsColumnMajorX) {
-  // What numpy.save writes for the transpose of a (12, 2) array.
+  // The bytes that numpy.save writes for the transpose of a (12, 2) array.
   std::vector<float> data(24, 1);
   for (std::size_t index = 1; index < 24; index += 2) data[index] = 2;  // x[1, :] = 2
   std::string file = npy_header(NpyType::f32, std::vector<std::int64_t>{2, 12});

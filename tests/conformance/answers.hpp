@@ -1,4 +1,4 @@
-// What an implementation is given to compute, and what must come out.
+// Operands that an implementation is given, and the answers that must come out.
 #pragma once
 
 #include <array>
@@ -49,7 +49,7 @@ struct Answers {
   std::vector<Special<Wide>> specials;
 };
 
-/// What one rounding at the end makes of exact sums.
+/// Exact sums after one rounding at the end.
 template <class T, class Wide>
 std::vector<Wide> stored(const kronsparse::Problem& problem, std::vector<Wide> sums) {
   for (Wide& sum : sums) sum = round_to(activate(problem.activation, sum), traits<T>.digits);

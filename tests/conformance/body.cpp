@@ -38,7 +38,7 @@ std::string compare_exactly(const kronsparse::Problem& problem, const std::vecto
   return {};
 }
 
-/// Where the oracle is finite, exact; where not, the same infinity or a NaN.
+/// Exact where the oracle is finite; else the same infinity or a NaN.
 /// A complex product may spread an infinity over both parts: there only that
 /// the result is not finite is required.
 template <class Wide>

@@ -14,7 +14,7 @@ struct Case {
   std::uint64_t seed;
 };
 
-/// What one test runs through: fixed sizes that meet every edge, each epilogue,
+/// The cases of one test: fixed sizes that meet every edge, each epilogue,
 /// then pseudo-random sizes that differ from one (dtype, layout, operation) to
 /// the next. `quick` keeps about a fifth.
 [[nodiscard]] std::vector<Case> cases(kronsparse::DType dtype, kronsparse::Layout layout,

@@ -16,7 +16,7 @@
 
 namespace conformance {
 
-/// Where element (feature, sample) of a matrix lies.
+/// The place of element (feature, sample) in a matrix.
 struct View {
   std::int64_t features;
   std::int64_t batch;
@@ -41,11 +41,11 @@ struct Views {
   View y;  ///< one row of nnz features for the gradient
 };
 
-/// Where the operands of a problem lie follows from the seed, so that a seed
+/// The places of a problem's operands in memory. They follow from the seed, so that a seed
 /// repeats a failure and the cases visit every placement.
 struct Placements {
   explicit Placements(std::uint64_t seed);
-  /// Of operand 0 to 4 (values, x, g, bias, y); misalignment in units of the element's alignment.
+  /// The place of operand 0 to 4 (values, x, g, bias, y); misalignment in units of the element's alignment.
   std::array<Placement, 5> placement{};
   std::array<std::size_t, 5> misalignment{};
 };

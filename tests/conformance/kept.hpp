@@ -1,4 +1,4 @@
-// What tests of one problem compute alike for every implementation, computed once.
+// Values that tests of one problem need for every implementation, computed once.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace conformance {
 /// (combination.hpp); the first of others drops what was kept, so that memory does not fill.
 class Kept {
  public:
-  /// What make() returned for this type, problem and seed, on which alone it must depend. It stays where it
+  /// The result of make() for this type, problem and seed, on which alone it must depend. It stays where it
   /// is until a problem of another dtype, layout or operation comes.
   template <class Value, class Make>
   const Value& get(const kronsparse::Problem& problem, std::uint64_t seed, Make&& make) {
@@ -37,7 +37,7 @@ class Kept {
   std::map<Key, std::shared_ptr<const void>> values_;
 };
 
-/// Of this process; for the thread that runs the tests.
+/// The store of this process; for the thread that runs the tests.
 inline Kept& kept() {
   static Kept instance;
   return instance;

@@ -25,7 +25,7 @@ struct Data {
   std::vector<S> bias;
 };
 
-/// What comes before the activation, laid out like x (like values for the gradient).
+/// The sums before the activation, laid out like x (like values for the gradient).
 template <class S>
 std::vector<S> evaluate(const kronsparse::Problem& problem, const Data<S>& data) {
   using kronsparse::Operation;

@@ -1,4 +1,4 @@
-// What must hold between results, whatever they are. Integers so small that
+// Relations that must hold between results, whatever they are. Integers so small that
 // everything stays exact even in bf16: all of these are equalities.
 #include <gtest/gtest.h>
 

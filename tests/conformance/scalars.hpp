@@ -36,7 +36,7 @@ Cx<T> conjugate(Cx<T> value) {
   return {value.re, -value.im};
 }
 
-/// What is known of an element type. `digits` are the significant bits of
+/// Facts about an element type. `digits` are the significant bits of
 /// storage, `accumulator_digits` those that sums are promised to be kept in.
 /// Integer data keeps |values| <= value_limit, |x| <= operand_limit and every
 /// partial sum <= sum_limit, so that sums are exact in any order.

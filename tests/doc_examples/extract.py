@@ -2,12 +2,12 @@
 """Turns the examples of the documentation into programs.
 
 Two kinds of examples: in a header, after an empty line of a comment, the lines
-that begin with `///     `; in a Markdown file, the blocks fenced as ```cpp. Each becomes one
-C++ file with assert() alive.
+that begin with `///     `; in a Markdown file, the blocks fenced as ```cpp or ```c. Each becomes one
+file of C++ with assert() alive, or of C.
 
-  extract.py list  FILES...          one name per line
-  extract.py write DIRECTORY FILES...  the programs, each DIRECTORY/<name>.cpp
-  extract.py rule  FILES...          checks who has an example
+  extract.py list  FILES...            one file name per line: <name>.cpp or <name>.c
+  extract.py write DIRECTORY FILES...  writes the programs into the directory
+  extract.py rule  FILES...            checks that what needs an example has one
 
 The rule: in a header, an exported class, struct or function whose comment
 takes three lines or more must have an example among them (exit status 1
@@ -40,15 +40,17 @@ DECLARATION = re.compile(
 
 
 class Example(NamedTuple):
-    name: str
+    file: str  # <name>.cpp or <name>.c
     origin: str  # file:line
     line: int
     code: str
 
     def program(self, path):
-        text = PROLOGUE.format(origin=self.origin)
         # Errors of the compiler then name the line of the documentation.
         located = f'#line {self.line} "{path}"\n{self.code}\n'
+        if self.file.endswith(".c"):
+            return located
+        text = PROLOGUE.format(origin=self.origin)
         if re.search(r"\bint main\s*\(", self.code):
             return text + located
         return text + "int main() {\n" + located + "}\n"
@@ -89,23 +91,23 @@ def comments(path):
 def header_examples(path):
     for comment in comments(path):
         for first, code in comment.examples():
-            yield f"{path.stem}_{comment.entity}", comment.line + first, "\n".join(code)
+            yield f"{path.stem}_{comment.entity}", "cpp", comment.line + first, "\n".join(code)
 
 
 def markdown_examples(path):
     text = path.read_text(encoding="utf-8")
-    for block in re.finditer(r"^```cpp\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-        yield path.stem.lower(), text.count("\n", 0, block.start()) + 2, block.group(1).rstrip()
+    for block in re.finditer(r"^```(cpp|c)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        yield path.stem.lower(), block[1], text.count("\n", 0, block.start()) + 2, block[2].rstrip()
 
 
 def examples(paths):
     used = {}
     for path in paths:
         found = markdown_examples(path) if path.suffix == ".md" else header_examples(path)
-        for name, line, code in found:
+        for name, ending, line, code in found:
             used[name] = used.get(name, 0) + 1
             unique = name if used[name] == 1 else f"{name}_{used[name]}"
-            yield path, Example(unique, f"{path.name}:{line}", line, code)
+            yield path, Example(f"{unique}.{ending}", f"{path.name}:{line}", line, code)
 
 
 def check_rule(paths):
@@ -130,12 +132,12 @@ def main(arguments):
     command, *rest = arguments
     if command == "list":
         for _, example in examples(map(pathlib.Path, rest)):
-            print(example.name)
+            print(example.file)
     elif command == "write":
         directory = pathlib.Path(rest[0])
         directory.mkdir(parents=True, exist_ok=True)
         for path, example in examples(map(pathlib.Path, rest[1:])):
-            target = directory / f"{example.name}.cpp"
+            target = directory / example.file
             program = example.program(path)
             # Untouched when the same: only examples that changed compile again.
             if not target.exists() or target.read_text(encoding="utf-8") != program:

@@ -1,4 +1,4 @@
-"""What the tests of the benchmark share: runs in this process with made-up ceilings, made-up rows, and a
+"""Helpers of the benchmark's tests: runs in this process with made-up ceilings, made-up rows, and a
 pretended GPU with its counter of energy."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the Python tests share: seeds, devices, and references that are written without kronsparse."""
+"""Helpers of the Python tests: seeds, devices, and references that are written without kronsparse."""
 
 from __future__ import annotations
 

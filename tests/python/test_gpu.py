@@ -1,4 +1,4 @@
-"""What only a GPU shows: the same answers and gradients there, streams, graphs, autocast."""
+"""Tests that need a GPU: the same answers and gradients there, streams, graphs, autocast."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Importing, degrading, the doctor, and the examples of README.md and examples/."""
+"""Importing, degrading, the doctor, and the examples of README.md, docs/ and examples/."""
 
 import os
 import re
@@ -116,19 +116,23 @@ def test_doctor():
             assert following.strip().startswith("->"), f"no remedy after: {line}"
 
 
-def readme_examples():
-    text = (SOURCE / "README.md").read_text(encoding="utf-8")
-    return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+def documented_examples():
+    """The Python of README.md and docs/, each with the name of its file."""
+    for path in [SOURCE / "README.md", *sorted((SOURCE / "docs").glob("*.md"))]:
+        text = path.read_text(encoding="utf-8")
+        for place, code in enumerate(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)):
+            yield pytest.param(code, id=f"{path.name}-{place}")
 
 
-def test_readme_has_examples():
-    assert len(readme_examples()) >= 2
+def test_documents_have_examples():
+    found = [one.id.split("-")[0] for one in documented_examples()]
+    assert {"README.md", "pytorch.md", "numpy.md"} <= set(found)
 
 
-@pytest.mark.parametrize("code", readme_examples())
-def test_readme_example(code, tmp_path, monkeypatch):
+@pytest.mark.parametrize("code", list(documented_examples()))
+def test_documented_example(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+    exec(compile(code, "an example", "exec"), {"__name__": "example"})
 
 
 def test_vit_example():

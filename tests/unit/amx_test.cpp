@@ -1,4 +1,4 @@
-// What the amx family takes and leaves to others. What it computes is in the conformance tests.
+// The problems that the amx family takes and leaves to others. The conformance tests check its results.
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@
 namespace kronsparse {
 namespace {
 
-/// Of amx-emulated, in builds that have it.
+/// The refusal of amx-emulated, in builds that have it.
 const Candidate* emulated(const std::vector<Candidate>& all) {
   for (const Candidate& one : all)
     if (one.implementation == "amx-emulated") return &one;
@@ -50,8 +50,9 @@ TEST_F(Amx, TakesWhatTilesCanMultiply) {
 }
 
 TEST_F(Amx, SaysWhatItLeavesToOthers) {
-  EXPECT_EQ(refusal("f32 batch_first B=8 1x64x64x1"), "tiles multiply f16 and bf16, not f32");
-  EXPECT_EQ(refusal("gradient bf16 batch_last B=8 1x64x64x1"), "tiles are not for gradients");
+  EXPECT_EQ(refusal("f32 batch_first B=8 1x64x64x1"), "needs dtype f16 or bf16; here f32");
+  EXPECT_EQ(refusal("gradient bf16 batch_last B=8 1x64x64x1"),
+            "multiplies only; here the operation is gradient");
   EXPECT_EQ(refusal("bf16 batch_first B=8 1x64x64x24"),
             "in batch_first d must be 1, 2, 4, 8 or a multiple of 16, not 24");
   EXPECT_NE(refusal("bf16 batch_first B=1 1x1x1000000x16").find("sums of 1000000 terms are too long"),
@@ -176,7 +177,7 @@ class AtTheEndOfMemory {
   std::span<BFloat16> elements_;
 };
 
-// Where d = 1 tiles are read from X as it lies: whole ones of strips that are all there, and nothing beside
+// With d = 1 tiles are read from X as it lies: whole ones of strips that are all there, and nothing beside
 // them. The block next to the one that is looked at is full of nan, and after the last sample memory ends.
 TEST_F(Amx, ReadsOnlyItsOwnTermsInPlace) {
   constexpr std::size_t outs = 20;

@@ -1,4 +1,4 @@
-// The cost model of the simd family. How near it is to the truth is measured, not tested: docs/cpu.md.
+// The cost model of the simd family. How near it is to the truth is measured, not tested: docs/notes/cpu.md.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -144,7 +144,8 @@ TEST(DType, SizesAndAlignments) {
 
 TEST(DType, NumbersOutsideTheEnumerationAreErrors) {
   const auto bad = static_cast<DType>(6);
-  const char* message = "dtype: the number 6 is none of f32, f64, f16, bf16, complex64, complex128";
+  const char* message =
+      "dtype: the number 6 given, must be one of f32, f64, f16, bf16, complex64, complex128";
   expect_error(ErrorCode::invalid_argument, message, [&] { (void)size_of(bad); });
   expect_error(ErrorCode::invalid_argument, message, [&] { (void)alignment_of(bad); });
   expect_error(ErrorCode::invalid_argument, message, [&] { (void)name(bad); });

@@ -52,7 +52,7 @@ class Reference : public testing::Test {
     return problem;
   }
 
-  // Where (sample, feature) lies in a matrix of the layout.
+  // The place of (sample, feature) in a matrix of the layout.
   static std::size_t at(Layout layout, std::int64_t stride, std::int64_t sample, std::int64_t feature) {
     return static_cast<std::size_t>(layout == Layout::batch_first ? sample * stride + feature
                                                                   : feature * stride + sample);

@@ -15,7 +15,7 @@
 namespace kronsparse {
 namespace {
 
-/// What a panel stands for: its first j and its first lane.
+/// A panel: its first j and its first lane.
 using Place = std::pair<std::int64_t, std::int64_t>;
 
 std::vector<Place> places(const simd::Panels& panels) {

@@ -21,7 +21,7 @@ struct WrongCall {
   std::string message;
   std::function<void()> call;
 
-  // What GoogleTest shows of a parameter.
+  // The name that GoogleTest shows for a parameter.
   friend std::ostream& operator<<(std::ostream& stream, const WrongCall& wrong) {
     return stream << wrong.label;
   }

@@ -47,7 +47,7 @@ void run(const std::string& problem, const Operands& operands) {
   Plan(parsed, parsed.operation == Operation::gradient ? nullptr : values.data()).run(operands);
 }
 
-// What is said of a device that no machine has, whatever this build and machine have.
+// The message for a device that no machine has, whatever this build and machine have.
 std::string missing(Device device) {
   std::string present;
   for (const DeviceInfo& info : devices()) present += (present.empty() ? "" : ", ") + info.device.to_string();
@@ -116,7 +116,7 @@ std::vector<WrongCall> wrong_plans() {
          (void)candidates(Problem::parse(text), {Backend::cuda, 999});
        }},
       {"device that is none", ErrorCode::parse,
-       "device: 'gpu' is none of cpu, cuda, opencl, with a number as in cuda:1 or without",
+       "device: 'gpu' given, must be one of cpu, cuda, opencl, with a number as in cuda:1 or without",
        [] { (void)Device::parse("gpu"); }},
       {"device number that is none", ErrorCode::parse, "device: '-1' in 'cuda:-1'" + number_rule,
        [] { (void)Device::parse("cuda:-1"); }},

@@ -12,20 +12,20 @@ from kronsparse.bench.errors import RefusalError
 # Each is a module with `add_options(parser)` and `main(options) -> exit code`, loaded when it is asked for:
 # only those that time or compare need PyTorch, which must not be loaded before the process is prepared.
 COMMANDS = {
-    "run": ("run", "time suites of problems, ours beside PyTorch"),
+    "run": ("run", "time a suite of problems, ours beside PyTorch"),
     "layers": ("layers", "time KSLinear: steps of training, and the host's part of a call"),
-    "weights": ("weights", "what it costs that weights may change; packed bytes; the host's part of a call"),
-    "models": ("models", "whole models beside their dense twins"),
-    "accuracy": ("accuracy", "errors against float64 beside PyTorch's, of long sums and of one sign"),
-    "report": ("report", "a page with tables and plots, from results files"),
-    "compare": ("compare", "what got faster or slower between two results files"),
-    "advise": ("advise", "which chains to choose for a layer"),
-    "numbers": ("numbers", "fill the tables of Markdown files from results files, or check them"),
+    "weights": ("weights", "time unfrozen layers beside frozen ones; count packed bytes"),
+    "models": ("models", "time whole models beside their dense twins"),
+    "accuracy": ("accuracy", "measure errors of long sums against float64, beside PyTorch's"),
+    "report": ("report", "make a page with tables and plots from results files"),
+    "compare": ("compare", "list what got faster or slower between two results files"),
+    "advise": ("advise", "list chains for a layer, fastest first"),
+    "numbers": ("numbers", "fill in the numbers of Markdown files from results files, or check them"),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a subcommand; its exit code."""
+    """Runs a subcommand and returns its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(prog="kronsparse-bench", description="The benchmark of kronsparse.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -1,8 +1,8 @@
-"""How far ours is from float64 (f64 and complex128: from long double), beside PyTorch's own product in the
-same dtype: for sums of up to 4096 terms, of normal data and of one sign, where sums that truncate show.
+"""Measures how far ours is from float64 (f64 and complex128: from long double), beside PyTorch's product in
+the same dtype. Sums have up to 4096 terms, of normal data and of positive data, where truncation shows.
 
-Prints a table of the largest errors in norm, and exits with 1 where ours is off by more than twice what
-PyTorch is (or one rounding, times the root of the terms where they are added one by one).
+Prints a table of the largest errors in norm, and exits with 1 where ours is more than twice as far off as
+PyTorch (or than one rounding, times the root of the number of terms where they are added one by one).
 
   kronsparse-bench accuracy
   kronsparse-bench accuracy --device cpu --dtypes f32,f64 --modes fp32,ieee
@@ -24,7 +24,7 @@ from kronsparse.bench.c_api import Library, find_library
 from kronsparse.bench.ceilings import tf32_allowed
 from kronsparse.bench.contest import judged_beside_torch, make_plan
 from kronsparse.bench.devices import Device, open_device
-from kronsparse.bench.options import words
+from kronsparse.bench.options import DEVICE_HELP, add_library, words
 from kronsparse.bench.problems import MODES, Problem
 from kronsparse.chains import Pattern
 from kronsparse.checks import LAYOUTS
@@ -32,18 +32,30 @@ from kronsparse.checks import LAYOUTS
 DTYPES = tuple(TORCH_DTYPES)
 TERMS = (64, 256, 1024, 4096)
 DATA = ("normal", "positive")
-# Of many samples and of few, which are other kernels'; of neighbouring j and without.
+# Many samples and few have different kernels, and so have patterns with neighbouring j and without.
 BATCHES = (1000, 8)
 SHAPES = ((2, 48, 1), (1, 24, 4), (1, 10, 16))  # a, b, d
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `accuracy`."""
+    """Adds the options of `accuracy`."""
     add = parser.add_argument
-    add("--device", help="cuda:N or cpu (default: the GPU if there is one)")
-    add("--dtypes", type=words(DTYPES), default=list(DTYPES), metavar="LIST", help="default all")
-    add("--modes", type=words(MODES), default=list(MODES), metavar="LIST", help="of f32; default all")
-    add("--library", dest="shared_library", metavar="PATH", help="libkronsparse, as for `run`")
+    add("--device", help=DEVICE_HELP)
+    add(
+        "--dtypes",
+        type=words(DTYPES),
+        default=list(DTYPES),
+        metavar="LIST",
+        help="dtypes to run (default: all)",
+    )
+    add(
+        "--modes",
+        type=words(MODES),
+        default=list(MODES),
+        metavar="LIST",
+        help="modes of f32 to run (default: all)",
+    )
+    add_library(parser)
 
 
 @dataclass
@@ -96,7 +108,7 @@ def measure(device: Device, library: Library, problem: Problem, mode: str, data:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Prints the table; 1 where anything is beyond its bound."""
+    """Prints the table. Returns 1 where anything is beyond its bound."""
     device = open_device(options.device or machine.default_device())
     library = Library(find_library(options.shared_library))
     print(f"# Errors in norm, {device.describe().get('gpu', device.name)}\n")

@@ -1,8 +1,9 @@
-"""Lists chains for a layer that use up to so many parameters and at least half of them, ranked by the time
-the cost model expects of them on a device.
+"""Lists chains for a layer, ranked by their predicted time on a device.
 
-With --results, predictions are corrected by what was measured: a problem that was measured counts with its
-time, the others with the model's seconds times the median of measured / predicted of its like.
+They use at most the given number of parameters, and at least half of it.
+
+With --results, predictions are corrected: a problem that was measured counts with its time, any other with
+its predicted time multiplied by the median of measured / predicted over problems of the same kind.
 
   kronsparse-bench advise --in 4096 --out 4096 --dtype f16 --parameters 10%
   kronsparse-bench advise --in 4096 --out 11008 --parameters 2000000 --device cpu --results results/mine.jsonl
@@ -20,7 +21,7 @@ from kronsparse.bench.c_api import Library, find_library
 from kronsparse.bench.dataset import latest
 from kronsparse.bench.document import Table, markdown_table
 from kronsparse.bench.machine import default_device
-from kronsparse.bench.options import count
+from kronsparse.bench.options import DEVICE_HELP, add_library, count
 from kronsparse.bench.problems import DTYPES, MODES, Problem
 from kronsparse.bench.proposals import Proposal, proposals
 from kronsparse.bench.results import OURS, Row, read_files
@@ -28,7 +29,7 @@ from kronsparse.bench.statistics import median
 from kronsparse.chains import Chain, dense
 from kronsparse.checks import LAYOUTS
 
-# Of the budget of parameters: who uses less is faster, and can do less.
+# The least share of the parameters that a chain uses: one with fewer is faster, and can do less.
 USED_AT_LEAST = 0.5
 # Times that differ by a smaller share are no ranking.
 TOLD_APART = 0.01
@@ -37,7 +38,7 @@ Predict = Callable[[str], float]  # seconds of a problem in its text form
 
 @dataclass
 class Experience:
-    """What results say of the cost model: times of problems, and factors by which it is off."""
+    """Measured times of problems, and factors by which the cost model is off."""
 
     measured: dict[str, float] = field(default_factory=dict)
     factors: dict[str, float] = field(default_factory=dict)  # by dtype, mode and layout
@@ -64,7 +65,7 @@ def _kind(problem: str) -> str:
 
 @dataclass(frozen=True)
 class Layer:
-    """What is asked for."""
+    """The layer that a chain is wanted for."""
 
     rows: int
     cols: int
@@ -108,7 +109,7 @@ def advise(
             continue
         seconds, measured = _seconds(proposal.chain, layer, predict, known)
         found.append(Advice(proposal, seconds, dense_s / seconds, measured))
-    # Of equally fast ones the richest first.
+    # Equally fast chains: the one of the highest rank first.
     return sorted(found, key=lambda advice: (advice.seconds, -advice.proposal.rank))
 
 
@@ -171,29 +172,30 @@ def parameters(text: str, layer_entries: int) -> int:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `advise`."""
+    """Adds the options of `advise`."""
     add = parser.add_argument
-    add("--in", dest="cols", type=count, required=True, metavar="N", help="input features")
-    add("--out", dest="rows", type=count, required=True, metavar="N", help="output features")
-    add("--dtype", choices=DTYPES, default="f16")
-    add("--mode", choices=MODES, default="fp32", help="of f32 (default fp32)")
-    add("--layout", choices=LAYOUTS, default="batch_first")
-    add("--batch", type=count, default=4096, metavar="N", help="default 4096")
+    add("--in", dest="cols", type=count, required=True, metavar="N", help="features of the layer's input")
+    add("--out", dest="rows", type=count, required=True, metavar="N", help="features of the layer's output")
+    add("--dtype", choices=DTYPES, default="f16", help="dtype of the layer (default f16)")
+    add("--mode", choices=MODES, default="fp32", help="how f32 may be computed (default fp32)")
+    add("--layout", choices=LAYOUTS, default="batch_first", help="layout of the batch (default batch_first)")
+    add("--batch", type=count, default=4096, metavar="N", help="number of samples (default 4096)")
     add(
         "--parameters",
         default="25%",
-        help="at most so many, or this share of the dense layer's (default 25%%)",
+        help="maximum number of parameters, or their share of the dense layer's (default 25%%)",
     )
-    add("--rank", type=int, default=0, metavar="N", help="chains of at least this rank")
-    add("--device", default=default_device(), help="cuda:N or cpu (default: the GPU if there is one)")
-    add("--results", type=Path, nargs="+", default=[], help="files that `run` wrote on this device")
-    add("--top", type=count, default=15, metavar="N", help="how many to list (default 15)")
+    add("--rank", type=int, default=0, metavar="N", help="minimum rank of the matrix (default 0)")
+    add("--device", default=default_device(), help=DEVICE_HELP)
     add(
-        "--library",
-        dest="shared_library",
-        metavar="PATH",
-        help="libkronsparse (else $KRONSPARSE_LIBRARY, else what is found)",
+        "--results",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="results files of this device, to correct predictions",
     )
+    add("--top", type=count, default=15, metavar="N", help="number of chains to list (default 15)")
+    add_library(parser)
 
 
 def main(options: argparse.Namespace) -> int:

@@ -62,8 +62,8 @@ def is_right(ours: Errors, library: Errors, precision: str, plain_terms: int = 1
 
 
 def is_sound(theirs: Errors, problem: Problem) -> bool:
-    """What any order of summation allows. PyTorch may also add up pieces of a sum in half precision: a
-    setting, which it has on."""
+    """Whether the errors are within what any order of summation allows. PyTorch may also add up pieces in
+    half precision: a setting, which it has on."""
     half = 0.0 if problem.dtype == "f32" else 4 * ROUNDING[problem.dtype]
     return theirs.finite and theirs.worst <= (problem.pattern.c + 5) * ROUNDING["f32"] + half
 
@@ -111,12 +111,12 @@ class Checker:
         return Errors(norm, float((difference.abs() / self._scale).max()), finite)
 
     def errors(self, y: Tensor) -> Errors:
-        """Of an answer, shaped like y."""
+        """The errors of an answer, which is shaped like y."""
         finite = bool(torch.isfinite(y.sum(dtype=y.dtype if y.dtype.is_complex else torch.float32)))
         return self._errors(self._sampled(y, self._samples), finite)
 
     def errors_of_torch(self) -> Errors:
-        """Of PyTorch's own product in the dtype of x, with its precision settings of the moment."""
+        """The errors of PyTorch's product in the dtype of x, with its precision settings of the moment."""
         others = torch.arange(min(LIBRARY_SAMPLES, self._batch))
         samples = torch.cat([self._samples, others.to(self._samples)])
         product = self._separated(self._sampled(self._x, samples)) @ self._values.permute(0, 3, 2, 1)

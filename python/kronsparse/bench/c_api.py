@@ -200,7 +200,7 @@ class Library:
 
     @property
     def version(self) -> str:
-        """Of the library, as in "0.1.0"."""
+        """The version of the library, as in "0.1.0"."""
         return str(self._dll.kronsparse_version().decode())
 
     def plan(

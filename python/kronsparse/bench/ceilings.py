@@ -42,7 +42,7 @@ def _product(device: Device, dtype: torch.dtype, size: int) -> Callable[[], obje
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What PyTorch reaches on a device."""
+    """The rates that PyTorch reaches on a device."""
 
     copy_bytes: float  # per second, reads and writes both counted
     gemm_flops: dict[str, float] = field(default_factory=dict)  # per second, by dtype, and "tf32"
@@ -89,7 +89,7 @@ class Ceilings:
 
 
 class Probe:
-    """What the ceilings of a CPU are made of, ready to be timed by turns with others.
+    """The copy and the product that give the ceilings of a CPU, ready to be timed by turns with others.
 
     A shared machine is slower in one minute than in the next, by half at times: the ceilings of a run's start
     say little of a problem that is measured minutes later.

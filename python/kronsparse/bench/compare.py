@@ -1,7 +1,7 @@
 """Compares two results files: what got faster or slower from A to B, beyond noise.
 
-Exit code 0: nothing of ours got slower, wrong or lost; 1: something did; 2: the files share no problem. What
-was right in A and is not in B at all is lost, unless B is said to hold a part only.
+Exit code 0: nothing of ours got slower, wrong or lost; 1: something did; 2: the files share no problem. A
+problem that was right in A and is not in B at all is lost, unless --subset is given.
 
   kronsparse-bench compare before.jsonl after.jsonl
   kronsparse-bench compare before.jsonl quick.jsonl --subset
@@ -83,7 +83,7 @@ def _seconds(row: Row) -> float:
 def changes(
     before: Sequence[Row], after: Sequence[Row], contender: str, noise: float
 ) -> tuple[list[Change], dict[str, Row]]:
-    """Of the problems that were right before, the worst first, and those that were not measured again."""
+    """Changes of problems that were right before, the worst first, and problems not measured again."""
     old, new = _best(before, contender), _best(after, contender)
     right = {name: row for name, row in old.items() if row["status"] == "ok"}
     found = [Change(name, row, new[name], noise) for name, row in right.items() if name in new]
@@ -92,25 +92,29 @@ def changes(
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `compare`."""
-    parser.add_argument("before", type=Path, metavar="A")
-    parser.add_argument("after", type=Path, metavar="B")
-    parser.add_argument("--contender", default=OURS, help=f"whose times (default {OURS})")
+    """Adds the options of `compare`."""
+    parser.add_argument("before", type=Path, metavar="A", help="results file of before")
+    parser.add_argument("after", type=Path, metavar="B", help="results file of after")
+    parser.add_argument(
+        "--contender", default=OURS, help=f"contender whose times are compared (default {OURS})"
+    )
     parser.add_argument(
         "--noise",
         type=percentage,
         default=NOISE_PERCENT,
         metavar="PERCENT",
-        help=f"default {NOISE_PERCENT:g}",
+        help=f"difference of medians that counts as noise, in percent (default {NOISE_PERCENT:g})",
     )
-    parser.add_argument("--all", action="store_true", help="also list what stayed the same")
+    parser.add_argument("--all", action="store_true", help="list problems that stayed the same, too")
     parser.add_argument(
-        "--subset", action="store_true", help="B holds a part of A's problems: what is missing is not lost"
+        "--subset",
+        action="store_true",
+        help="B holds a part of A's problems on purpose: missing ones are not lost",
     )
 
 
 def main(options: argparse.Namespace) -> int:
-    """Prints the comparison; the exit code for CI."""
+    """Prints the comparison. Returns the exit code."""
     before, after = read_rows(options.before), read_rows(options.after)
     for name, rows in (("A", before), ("B", after)):
         print(f"{name}: {machine_line(last_run(rows))}")

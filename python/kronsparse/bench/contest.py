@@ -25,8 +25,8 @@ from kronsparse.bench.spellings import Product, Spelling, spellings_for
 from kronsparse.bench.timing import Effort, Timing, interleaved, ratio_by_turns
 
 DENSE_BYTES = 4e9  # larger weights are not tried
-# What knows nothing of the structure is left out when it would take this many floors. Who takes this many
-# times the best of its family so far is called once and no more; who is this near to it is timed in earnest.
+# Generic families know nothing of the structure: they are left out when they would take this many floors. A
+# spelling that takes so many times the best of its family is called once; one that is near it is timed.
 GENERIC_FAMILIES = {"bsr", "sparse", "dense", "blocks"}
 HOPELESS_FLOORS = 50.0
 CLEARLY_BEATEN = 3.0
@@ -76,7 +76,7 @@ class Contender:
 
 
 def first_line(error: Exception) -> str:
-    """What of an error's message fits in a row."""
+    """The part of an error's message that fits in a row."""
     return str(error).split("\n")[0][:160]
 
 
@@ -103,7 +103,7 @@ def judged_beside_torch(
 
 @dataclass
 class Table:
-    """What every contest of a run needs."""
+    """The things that every contest of a run needs."""
 
     arena: Arena
     ceilings: Ceilings
@@ -159,8 +159,8 @@ class Contest:
         return min((one.trial_s for one in self.contenders), default=math.inf)
 
     def _to_beat(self, family: str) -> float:
-        """What a spelling is measured against: the best of its family; on a CPU, where time is short, of all
-        of PyTorch."""
+        """The time a spelling is measured against: the best of its family; on a CPU, where time is short, the
+        best of PyTorch."""
         if not isinstance(self.table.device, CpuDevice):
             return self.best(family)
         return min((one.trial_s for one in self.contenders if one.family != OURS), default=math.inf)
@@ -306,7 +306,7 @@ class Contest:
         return [self.row(one) for one in self.contenders]
 
     def row(self, contender: Contender, record: str = "row") -> Row:
-        """What the results file says of a contender."""
+        """The fields of a contender in the results file."""
         return {
             "record": record,
             **self.problem.fields(contender.mode),

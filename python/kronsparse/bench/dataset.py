@@ -61,7 +61,7 @@ class Measured:
             self.rivals.setdefault(family, math.inf)
 
     def finish(self) -> None:
-        """What follows from the rows together."""
+        """Completes the problem when all its rows are there."""
         if self.pattern.d == 1 and self.layout == "batch_last" and "bmm" in self.rivals:
             self.rivals.setdefault("strided", self.rivals["bmm"])  # there bmm permutes nothing
         for name, families in ((EAGER, _EAGER_FAMILIES), (ANYONE, tuple(self.rivals))):
@@ -173,7 +173,7 @@ def halves_over_f32(measured: Sequence[Measured], dtype: str, layout: str) -> li
 
 
 def of_kind(measured: Sequence[Measured], dtype: str, mode: str, layout: str = "") -> list[Measured]:
-    """Where ours was measured in this dtype and mode, in one layout or in any."""
+    """The problems on which ours was measured in this dtype and mode, in one layout or in any."""
     return [
         one
         for one in measured

@@ -1,4 +1,4 @@
-"""Where a contest takes place, and how calls are timed there."""
+"""The devices that contests take place on, and how calls are timed there."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Device(ABC):
     @property
     @abstractmethod
     def cache_bytes(self) -> int:
-        """Of the last cache: what inputs must exceed."""
+        """The bytes of the last cache, which inputs must exceed."""
 
     @property
     @abstractmethod
     def memory_bytes(self) -> int:
-        """What operands and temporaries must fit into."""
+        """The memory that operands and temporaries must fit into."""
 
     @property
     @abstractmethod
@@ -87,7 +87,7 @@ class Device(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, object]:
-        """What the record of a run says of it."""
+        """The device in the record of a run."""
 
 
 class CpuDevice(Device):
@@ -238,7 +238,7 @@ def open_device(name: str) -> Device:
 
 
 def machine(device: Device) -> dict[str, object]:
-    """What the record of a run says of the hardware."""
+    """The hardware in the record of a run."""
     return {**describe_machine(), **device.describe()}
 
 

@@ -55,6 +55,17 @@ def markdown_table(table: Table) -> str:
     return "\n".join([lines[0], "|---" * len(table.headers) + "|", *lines[1:]])
 
 
+def markdown_rows(text: str) -> list[dict[str, str]]:
+    """The rows of the first table of a Markdown text, as dictionaries by its headings.
+
+    >>> markdown_rows("A title\\n\\n| a | b |\\n|---|---|\\n| 1 | 2 |")
+    [{'a': '1', 'b': '2'}]
+    """
+    lines = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
+    heads, _, *rows = [[cell.strip() for cell in line] for line in lines]
+    return [dict(zip(heads, row, strict=True)) for row in rows]
+
+
 def to_markdown(document: Document) -> str:
     """The document, of its plots the numbers."""
     parts = [f"# {document.title}"]

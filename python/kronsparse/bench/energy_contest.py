@@ -52,7 +52,7 @@ def _wait_for_tick(meter: Meter, meanwhile: Callable[[], object]) -> tuple[float
 
 
 def observe(meter: Meter, meanwhile: Callable[[], object]) -> Window:
-    """What the counter moves in a window of at least a second, from tick to tick."""
+    """Reads the counter over a window of at least a second, from tick to tick."""
     first, begun = _wait_for_tick(meter, meanwhile)
     while time.perf_counter() - begun < WINDOW_S:
         meanwhile()

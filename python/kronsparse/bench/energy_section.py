@@ -35,7 +35,7 @@ def _joules(rows: Sequence[Row]) -> dict[Key, dict[str, float]]:
 
 
 class Saving(NamedTuple):
-    """What ours saves over the best rival, in one dtype and mode."""
+    """The energy that ours saves over the best rival, in one dtype and mode."""
 
     dtype: str
     mode: str

@@ -1,5 +1,5 @@
-"""What the command reports in a line, without a traceback."""
+"""The error that the command reports in a line, without a traceback."""
 
 
 class RefusalError(RuntimeError):
-    """What was asked for cannot be done here, for the reason in the message."""
+    """A request that cannot be met here, for the reason in the message."""

@@ -1,4 +1,4 @@
-"""What `kronsparse-bench layers` measured, as a table and sentences."""
+"""The table and the sentences of `kronsparse-bench layers`."""
 
 from __future__ import annotations
 

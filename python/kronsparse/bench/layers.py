@@ -15,20 +15,19 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from kronsparse.bench.devices import Device, begin_results, open_device
 from kronsparse.bench.layer_table import summary
-from kronsparse.bench.options import count, words
+from kronsparse.bench.options import add_output, count, words
 from kronsparse.bench.results import Row
 from kronsparse.chains import Pattern
 from kronsparse.torch import KSLinear, _operators
 from kronsparse.torch._library import ADJOINT, SETTINGS
 
-# Of the paper's grid: narrow and wide blocks, few and many, every distance of j.
+# Patterns of the paper's grid: narrow and wide blocks, few and many, every distance of j.
 PATTERNS = [
     Pattern(*sizes)
     for sizes in (
@@ -39,25 +38,37 @@ PATTERNS = [
 ]
 BATCH = 25088
 DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16}
-# Of gradients, in norm: a few roundings of the dtype.
+# The largest errors of gradients, in norm: a few roundings of the dtype.
 ALLOWED = {"f16": 2e-3, "bf16": 1.6e-2}
 SAMPLES_CHECKED = 64
 HOST_CALLS, HOST_RUNS = 200, 30
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `layers`."""
+    """Adds the options of `layers`."""
     add = parser.add_argument
-    add("--device", default="cuda:0", help="cuda:N, or cpu to try the command (default cuda:0)")
-    add("--dtypes", type=words(list(DTYPES)), default=list(DTYPES), metavar="LIST", help="default f16,bf16")
-    add("--batch", type=count, default=BATCH, metavar="N", help=f"default {BATCH}")
-    add("--limit", type=count, metavar="N", help=f"only the first N of {len(PATTERNS)} patterns")
-    add("--compiled", action="store_true", help="also torch.compile of bmm, which takes seconds a pattern")
-    add("--output", type=Path, metavar="FILE", help="appended to; default: a new file under results/")
+    add(
+        "--device",
+        default="cuda:0",
+        help="device to measure: cuda:N, or cpu to try the command (default cuda:0)",
+    )
+    add(
+        "--dtypes",
+        type=words(list(DTYPES)),
+        default=list(DTYPES),
+        metavar="LIST",
+        help="dtypes to run (default f16,bf16)",
+    )
+    add("--batch", type=count, default=BATCH, metavar="N", help=f"number of samples (default {BATCH})")
+    add("--limit", type=count, metavar="N", help=f"run the first N of {len(PATTERNS)} patterns")
+    add(
+        "--compiled", action="store_true", help="time torch.compile of bmm too, which takes seconds a pattern"
+    )
+    add_output(parser)
 
 
 def main(options: argparse.Namespace) -> int:
-    """Measures, and prints the tables; 1 where a gradient was wrong."""
+    """Measures, and prints the tables. Returns 1 where a gradient was wrong."""
     device = open_device(options.device)
     results = begin_results("layers", device, options.output)
     results.add("host", **host_time(device))

@@ -144,7 +144,7 @@ def _vector_extensions() -> list[str]:
 
 
 def arguments() -> list[str]:
-    """What the command was given, without where its program lies."""
+    """The arguments of the command, without the path of its program."""
     given = list(sys.argv[1:])
     return [Path(word).name if word.startswith("/") else word for word in given]
 

@@ -1,7 +1,8 @@
-"""Whole models beside their dense twins: every linear layer a Monarch product, frozen, with backend "auto".
+"""Times whole models beside their dense twins: every linear layer is a Monarch product, frozen, with backend
+"auto".
 
 ViT-S/16 (128 images) from timm; GPT-2 medium (16 x 1024 tokens) and four layers of Llama-7B (4 x 2048) from
-transformers. Weights are random: time does not depend on them. Both models are timed by turns.
+transformers. Weights are random, because time does not depend on them. Both models are timed by turns.
 
   kronsparse-bench models --output models.jsonl
   kronsparse-bench models --models vit --dtypes f16 --blocks 16
@@ -15,7 +16,6 @@ import statistics
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from torch import nn
 from kronsparse.bench.answers import TORCH_DTYPES
 from kronsparse.bench.devices import Device, begin_results, open_device
 from kronsparse.bench.document import markdown_table
-from kronsparse.bench.options import count, words
+from kronsparse.bench.options import add_output, count, words
 from kronsparse.bench.results import Row
 from kronsparse.bench.weights_table import models_table
 from kronsparse.torch import KSLinear, freeze
@@ -63,19 +63,35 @@ MODELS = {"vit": _vit, "gpt2": _gpt2, "llama": _llama}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `models`."""
+    """Adds the options of `models`."""
     add = parser.add_argument
-    add("--device", default="cuda:0", help="cuda:N (default cuda:0)")
-    add("--models", type=words(list(MODELS)), default=list(MODELS), metavar="LIST", help="default all")
+    add("--device", default="cuda:0", help="device to measure: cuda:N (default cuda:0)")
     add(
-        "--dtypes", type=words(["f16", "f32"]), default=["f16", "f32"], metavar="LIST", help="default f16,f32"
+        "--models",
+        type=words(list(MODELS)),
+        default=list(MODELS),
+        metavar="LIST",
+        help="models to time (default: all)",
     )
-    add("--blocks", type=count, action="append", metavar="N", help="of monarch; default 4, 16 and 64")
-    add("--output", type=Path, metavar="FILE", help="appended to; default: a new file under results/")
+    add(
+        "--dtypes",
+        type=words(["f16", "f32"]),
+        default=["f16", "f32"],
+        metavar="LIST",
+        help="dtypes to run (default f16,f32)",
+    )
+    add(
+        "--blocks",
+        type=count,
+        action="append",
+        metavar="N",
+        help="blocks of the Monarch chains; may be given several times (default 4, 16, 64)",
+    )
+    add_output(parser)
 
 
 def main(options: argparse.Namespace) -> int:
-    """Measures, and prints a table."""
+    """Measures, and prints a table. Returns 0."""
     device = open_device(options.device)
     results = begin_results("models", device, options.output)
     for name in options.models:

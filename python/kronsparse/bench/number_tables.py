@@ -124,13 +124,13 @@ def _of_cpu(rows: Sequence[Row], layout: str) -> tuple[float, float, float, Wins
     return median(floors), max(floors), theirs, found
 
 
-def _range(values: Sequence[float]) -> str:
-    ends = [f"{value:.1f}" for value in (min(values), max(values))]
-    return " - ".join(dict.fromkeys(ends))
+def _range(values: Sequence[float], between: str = " - ", digits: int = 1) -> str:
+    ends = [f"{value:.{digits}f}" for value in (min(values), max(values))]
+    return between.join(dict.fromkeys(ends))
 
 
 def cpu_summary(groups: Groups, _: Sequence[str]) -> str:
-    """Of several runs, from the least median to the largest."""
+    """Medians of several runs, from the least to the largest."""
     rows = []
     for layout in LAYOUTS:
         runs = [_of_cpu(rows_of_run, layout) for rows_of_run in groups]
@@ -138,6 +138,15 @@ def cpu_summary(groups: Groups, _: Sequence[str]) -> str:
         rows.append([layout, *map(_range, columns)])
     headers = ["", "ours / floor", "best of PyTorch / floor", "PyTorch / ours"]
     return markdown_table(Table(headers, rows))
+
+
+def cpu_sentence(groups: Groups, _: Sequence[str]) -> str:
+    """How many times faster than the best of PyTorch, from the least median of the runs to the largest."""
+    told = []
+    for layout in LAYOUTS:
+        medians = [_of_cpu(rows_of_run, layout)[3].median for rows_of_run in groups]
+        told.append(f"{_range(medians, ' to ')} times faster than the best of PyTorch in {layout}")
+    return ", ".join(told)
 
 
 def cpu_runs(groups: Groups, names: Sequence[str]) -> str:
@@ -273,7 +282,7 @@ def small_batch(groups: Groups, _: Sequence[str]) -> str:
 
 
 def energy_saving(groups: Groups, _: Sequence[str]) -> str:
-    """Of f32 over the best rival, beside the paper's."""
+    """The energy that f32 saves over the best rival, beside the paper's."""
     (saving,) = [one for one in savings(_joined(groups)) if one.dtype == "f32"]
     told = f"{100 * saving.won.share:.0f} % of patterns take less, {saving.percent:.0f} % less in the median"
     published = f"{paper.ENERGY_WINS.percent:.0f} % and {paper.ENERGY_MEDIAN_SAVING_PERCENT:.0f} %"
@@ -301,9 +310,71 @@ def weights_sentences(groups: Groups, _: Sequence[str]) -> str:
     return "\n".join(f"- {told}" for told in weights_table.sentences(_joined(groups)))
 
 
+def weights_sentence(groups: Groups, words: Sequence[str]) -> str:
+    """Unfrozen over frozen of one kind of problem, such as "f16 batch_first", at each batch."""
+    name = " ".join(words)
+    told = [
+        f"{float(middle):.2f} ({float(worst):.2f}) at {kind.removeprefix(name).strip().replace('=', ' = ')}"
+        for kind, _, middle, worst, _ in weights_table.price_table(_joined(groups)).rows
+        if kind.startswith(f"{name} ")
+    ]
+    return ", ".join(told)
+
+
+def models_sentence(groups: Groups, _: Sequence[str]) -> str:
+    """The time of frozen models over that of their dense twins: from the least to the largest."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in _joined(groups):
+        if row["record"] == "model":
+            of_dtype = found.setdefault(row["dtype"], {})
+            of_dtype.setdefault(row["model"], []).append(row["frozen_s"] / row["dense_s"])
+    return "; ".join(
+        f"{dtype}: " + ", ".join(f"{model} {_range(all_, ' to ', 2)}" for model, all_ in of_dtype.items())
+        for dtype, of_dtype in found.items()
+    )
+
+
 def models(groups: Groups, _: Sequence[str]) -> str:
     """Whole models beside their dense twins."""
     return markdown_table(weights_table.models_table(_joined(groups)))
+
+
+def accuracy(groups: Groups, _: Sequence[str]) -> str:
+    """The largest errors in norm of each dtype and mode, by the number of terms, and over PyTorch's."""
+    found: dict[str, list[Row]] = {}
+    for row in _joined(groups):
+        found.setdefault(row[""], []).append(row)
+    rows = []
+    for name, ones in found.items():
+        errors_of = [
+            ", ".join(row["ours"] for row in ones if row["data"] == data) for data in ("normal", "positive")
+        ]
+        rows.append([name, *errors_of, f"{max(float(row['ours / PyTorch']) for row in ones):.2f}"])
+    terms = ", ".join(dict.fromkeys(row["terms"] for row in _joined(groups)))
+    headers = ["", f"normal data, {terms} terms", "positive data", "over PyTorch's, at most"]
+    return markdown_table(Table(headers, rows))
+
+
+def kernel(groups: Groups, words: Sequence[str]) -> str:
+    """The problems that an implementation was chosen for: how many, and its time over floor or goal."""
+    (name,) = words
+    found: dict[tuple[str, int, str], list[Row]] = {}
+    # Small batches are held against their goal: at the floor nothing but latency would be left.
+    for record, yardstick in (("row", "floor"), ("small", "goal")):
+        for row in latest(_joined(groups), record):
+            if row.get("implementation") == name and row["status"] == "ok":
+                kind = _name(row["dtype"], row["mode"], row["layout"])
+                found.setdefault((kind, row["batch"], yardstick), []).append(row)
+    if not found:
+        raise ValueError(f"{name!r} was chosen for no problem of these files")
+    rows = []
+    for (kind, batch, yardstick), ones in sorted(found.items(), key=lambda item: item[0]):
+        seconds = "bound_s" if yardstick == "goal" else "floor_s"
+        times = {row["pattern"]: row["median_s"] / row[seconds] for row in ones}
+        worst = max(times, key=times.__getitem__)
+        middle = f"{median(list(times.values())):.2f} x {yardstick}"
+        rows.append([f"{kind}, B = {batch:,}", str(len(ones)), middle, f"{times[worst]:.2f} ({worst})"])
+    return markdown_table(Table(["chosen for", "patterns", "time, median", "at worst"], rows))
 
 
 TABLES: dict[str, Callable[[Groups, Sequence[str]], str]] = {
@@ -311,6 +382,7 @@ TABLES: dict[str, Callable[[Groups, Sequence[str]], str]] = {
     "gpu-sentence": gpu_sentence,
     "targets": targets,
     "cpu-summary": cpu_summary,
+    "cpu-sentence": cpu_sentence,
     "cpu-runs": cpu_runs,
     "cpu-halves": cpu_halves,
     "ceilings": ceilings,
@@ -324,5 +396,9 @@ TABLES: dict[str, Callable[[Groups, Sequence[str]], str]] = {
     "layer-sentences": layer_sentences,
     "weights": weights,
     "weights-sentences": weights_sentences,
+    "weights-sentence": weights_sentence,
     "models": models,
+    "models-sentence": models_sentence,
+    "accuracy": accuracy,
+    "kernel": kernel,
 }

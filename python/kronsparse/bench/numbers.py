@@ -1,10 +1,11 @@
-"""Fills the numbers of Markdown files from results files, or checks that they are what the results say.
+"""Fills in the numbers of Markdown files from results files, or checks that they agree with the results.
 
-What stands between `<!-- numbers: NAME ARGUMENTS -->` and `<!-- end -->` is made by the table or number of
-that name; arguments that name files may have asterisks and start from the top of the repository.
+The text between `<!-- numbers: NAME ARGUMENTS -->` and `<!-- end -->` is made by the table or sentence of
+that name. Arguments that end in .jsonl or .md are results files: paths from the top of the repository, in
+which an asterisk stands for any characters.
 
-  kronsparse-bench numbers README.md docs/performance.md            writes them
-  kronsparse-bench numbers --check README.md docs/performance.md    fails where they differ
+  kronsparse-bench numbers README.md docs/performance.md            rewrites the files
+  kronsparse-bench numbers --check README.md docs/performance.md    exits with 1 where they differ
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from kronsparse.bench.document import markdown_rows
 from kronsparse.bench.machine import REPOSITORY
 from kronsparse.bench.number_tables import TABLES
 from kronsparse.bench.results import Row, read_files
 
 _BEGIN, _END = "<!-- numbers:", "<!-- end -->"
 _MARKED = re.compile(rf"({_BEGIN} ([^>]*?) -->)((?:(?!{_BEGIN}).)*?)({_END})", re.DOTALL)
-Make = Callable[[Sequence[Sequence[Row]], Sequence[str]], str]
+_RESULTS = (".jsonl", ".md")
 
 
 def _files(pattern: str, root: Path) -> list[Path]:
@@ -31,14 +33,21 @@ def _files(pattern: str, root: Path) -> list[Path]:
     return found
 
 
+def _read(paths: Sequence[Path]) -> list[Row]:
+    """The rows of results files; `accuracy` writes Markdown, all other commands JSON lines."""
+    if paths[0].suffix == ".md":
+        return [row for path in paths for row in markdown_rows(path.read_text())]
+    return read_files(paths)
+
+
 def made(marker: str, root: Path) -> str:
-    """What belongs behind a marker, such as "targets results/h200-*.jsonl"."""
+    """The text that belongs behind a marker, such as "targets results/h200-*.jsonl"."""
     name, *arguments = marker.split()
     if name not in TABLES:
-        raise ValueError(f"{name!r} is none of {', '.join(TABLES)}")
-    files = [_files(one, root) for one in arguments if one.endswith(".jsonl")]
-    words = [one for one in arguments if not one.endswith(".jsonl")]
-    return TABLES[name]([read_files(paths) for paths in files], words)
+        raise ValueError(f"{name!r} given, must be one of {', '.join(TABLES)}")
+    files = [_files(one, root) for one in arguments if one.endswith(_RESULTS)]
+    words = [one for one in arguments if not one.endswith(_RESULTS)]
+    return TABLES[name]([_read(paths) for paths in files], words)
 
 
 def _check_markers(text: str) -> None:
@@ -51,7 +60,7 @@ def _check_markers(text: str) -> None:
 
 
 def filled(text: str, root: Path) -> str:
-    """The text with all its numbers made anew."""
+    """Returns the text with all its numbers made anew."""
     _check_markers(text)
 
     def fill(found: re.Match[str]) -> str:
@@ -63,14 +72,16 @@ def filled(text: str, root: Path) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `numbers`."""
-    parser.add_argument("files", type=Path, nargs="+", metavar="FILE.md")
-    parser.add_argument("--check", action="store_true", help="change nothing; exit code 1 where they differ")
-    parser.add_argument("--root", type=Path, default=REPOSITORY or Path.cwd(), help="where results/ lies")
+    """Adds the options of `numbers`."""
+    add = parser.add_argument
+    add("files", type=Path, nargs="+", metavar="FILE.md", help="Markdown files to fill in or to check")
+    add("--check", action="store_true", help="change nothing; exit with 1 where a file differs")
+    root = "the folder that the paths of results files start from (default: the top of the repository)"
+    add("--root", type=Path, default=REPOSITORY or Path.cwd(), metavar="DIR", help=root)
 
 
 def main(options: argparse.Namespace) -> int:
-    """Rewrites the files, or says where they differ; the exit code."""
+    """Rewrites the files, or prints where they differ. Returns the exit code."""
     stale = 0
     for path in options.files:
         before = path.read_text()

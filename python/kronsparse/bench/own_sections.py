@@ -1,4 +1,4 @@
-"""What the paper has not: the machine, the distance to the floor, losses by name, the cost model's word."""
+"""Sections that the paper has not: machine, distance to the floor, losses by name, predicted times."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def overview(rows: Sequence[Row], measured: Sequence[Measured], kinds: Sequence[
     machines = [*dict.fromkeys(map(machine_text, runs)), *(f"Ceilings: {text}." for text in ceilings[-1:])]
     caption = (
         "The floor is max(bytes of x, y and weights / copy rate, flops / GEMM rate of the dtype), both rates "
-        "PyTorch's own in the same run. Of bmm, einsum and dense the fastest that was timed. Where runs are "
-        "joined, rivals are scaled by ours in their run and in the last: what is compared was measured "
-        "side by side."
+        "PyTorch's own in the same run. Bmm, einsum and dense stand for the fastest of them that was timed. "
+        "Rivals from another run than ours are scaled by what ours took in both runs, so that times are "
+        "compared that were measured side by side."
     )
     return Section("Overview", [Table(headers, lines, caption), *machines])
 

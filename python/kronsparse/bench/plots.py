@@ -20,7 +20,7 @@ Series = Mapping[str, Sequence[float]]  # values by group
 
 @dataclass(frozen=True)
 class Box:
-    """What of many values is drawn."""
+    """The numbers of a box plot."""
 
     low: float
     q1: float

@@ -1,4 +1,4 @@
-"""What is measured: a problem with the numbers that follow from it alone."""
+"""A problem to be measured, with the numbers that follow from it alone."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Problem:
 
     @property
     def shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Of x and of y."""
+        """The shapes of x and of y."""
         rows, cols = self.pattern.rows, self.pattern.cols
         if self.layout == "batch_first":
             return (self.batch, cols), (self.batch, rows)
@@ -82,24 +82,24 @@ class Problem:
 
     @property
     def operand_bytes(self) -> tuple[int, int]:
-        """Of x and of y."""
+        """The bytes of x and of y."""
         size = ITEM_BYTES[self.dtype]
         x_shape, y_shape = self.shapes
         return math.prod(x_shape) * size, math.prod(y_shape) * size
 
     @property
     def weight_bytes(self) -> int:
-        """Of the values."""
+        """The bytes of the values."""
         return self.pattern.nnz * ITEM_BYTES[self.dtype]
 
     @property
     def moved_bytes(self) -> float:
-        """Of x, y and the values, each once."""
+        """The bytes of x, y and the values, each once."""
         return float(sum(self.operand_bytes) + self.weight_bytes)
 
     @property
     def flops(self) -> float:
-        """Of all products, two for each."""
+        """The flops of all products, two for each."""
         return 2.0 * self.batch * self.pattern.nnz
 
     def fields(self, mode: str = "") -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Proposal:
 
     @property
     def rank(self) -> int:
-        """Of the product with values in general position: the narrowest place of the chain."""
+        """The rank of the product with values in general position: the narrowest place of the chain."""
         return min(self.chain[0].rows, *(pattern.cols for pattern in self.chain))
 
     @property

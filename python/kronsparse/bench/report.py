@@ -1,7 +1,7 @@
 """Makes a report of results files: one HTML page that needs no network, the same in Markdown, and a CSV.
 
 kronsparse-bench report results/h200-*.jsonl --output docs/report    report.html, report.md, report.csv
-kronsparse-bench report results/grid.jsonl --summary                 only the verdict, to the terminal
+kronsparse-bench report results/grid.jsonl --summary                 prints the verdict only
 """
 
 from __future__ import annotations
@@ -40,13 +40,19 @@ ENDINGS = (".html", ".md", ".csv")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `report`."""
-    parser.add_argument("results", type=Path, nargs="+", help="files that `run` wrote")
+    """Adds the options of `report`."""
+    parser.add_argument("results", type=Path, nargs="+", help="results files of one device")
     parser.add_argument(
-        "--output", type=Path, default=Path("report"), help="with or without an ending (default report)"
+        "--output",
+        type=Path,
+        default=Path("report"),
+        metavar="FILE",
+        help="name of the report, with or without an ending (default report)",
     )
-    parser.add_argument("--title", help="default: the name of the device")
-    parser.add_argument("--summary", action="store_true", help="only print the verdict on the targets")
+    parser.add_argument("--title", help="title of the report (default: the name of the device)")
+    parser.add_argument(
+        "--summary", action="store_true", help="print the verdict on the targets, and write nothing"
+    )
 
 
 def build(rows: Sequence[Row], title: str | None = None) -> Document:

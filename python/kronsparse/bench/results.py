@@ -37,7 +37,7 @@ def _record(line: str) -> Row | None:
 
 
 def _missing(row: Row) -> list[str]:
-    """What no record of its kind is without, and everyone who reads it relies on."""
+    """The fields that a record of its kind must have and this one lacks."""
     needed = _NEEDED.get(row["record"], ()) if isinstance(row["record"], str) else ()
     timed = ("median_s",) if needed is _MEASURED and row.get("status") == "ok" else ()
     return [name for name in (*needed, *timed) if name not in row]
@@ -79,7 +79,7 @@ def is_cpu(run: Row) -> bool:
 
 
 def device_of(run: Row) -> str:
-    """What a run was made on: a GPU, or a CPU with so many threads.
+    """The device that a run was made on: a GPU, or a CPU with so many threads.
 
     >>> device_of({"machine": {"cpu": "Xeon"}, "threads": 2})
     'Xeon, 2 threads'
@@ -102,7 +102,7 @@ class Results:
         self.path = path
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.rows: list[Row] = read_rows(path) if path.exists() else []
-        # Of a line that was cut off. It goes into the file with the first record, not before: should this run
+        # The end of a line that was cut off. It goes into the file with the first record: should this run
         # be refused, the file stays as it was, and can be read.
         is_cut_off = path.exists() and path.stat().st_size and not path.read_bytes().endswith(b"\n")
         self._ending = "\n" if is_cut_off else ""

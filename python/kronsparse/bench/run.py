@@ -1,13 +1,13 @@
 """Times suites of problems: kronsparse through its C API beside PyTorch, on the same tensors.
 
 Every answer is checked against float64 before it is timed. Rows go to a results file, one JSON object a
-line; started again with the same --output, a run goes on where it was stopped. `kronsparse-bench report`
-shows them.
+line. A run that was stopped goes on when it is started again with the same --output. `kronsparse-bench
+report` makes a page of the file.
 
   kronsparse-bench run --suite sample                                 64 patterns, the usual rivals
   kronsparse-bench run --suite paper-time --output grid.jsonl --budget 8m
   kronsparse-bench run --suite sample --dtypes f16 --competitors ours,compiled,bsr --limit 16
-  kronsparse-bench run --suite problems.txt --device cpu              one's own file
+  kronsparse-bench run --suite problems.txt --device cpu              your own file
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from pathlib import Path
 
 from kronsparse.bench import machine
-from kronsparse.bench.options import count, duration, words
+from kronsparse.bench.options import DEVICE_HELP, add_library, add_output, count, duration, words
 from kronsparse.bench.problems import DTYPES, MODES
 from kronsparse.bench.suites import SUITES, find_suite
 from kronsparse.checks import LAYOUTS
@@ -31,46 +30,36 @@ COMPETITORS = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `run`."""
+    """Adds the options of `run`."""
     add = parser.add_argument
-    add("--suite", default="sample", help=f"{', '.join(SUITES)}, a file, or patterns (default sample)")
-    add("--device", help="cuda:N or cpu (default: the GPU if there is one)")
-    add("--dtypes", type=words(DTYPES), metavar="LIST", help="of f32,f16,bf16 (default: the suite's)")
-    add("--modes", type=words(MODES), default=["fp32"], metavar="LIST", help="of f32: fp32,ieee,tf32")
-    add("--layouts", type=words(LAYOUTS), metavar="LIST", help="of batch_first,batch_last (default: both)")
-    add("--batch", type=count, metavar="N", help="default: the suite's; on a CPU one of a few milliseconds")
-    add(
-        "--competitors",
-        type=words(COMPETITORS),
-        metavar="LIST",
-        help=f"of {','.join(COMPETITORS)} (default: the suite's)",
-    )
-    add("--limit", type=count, metavar="N", help="only N of the patterns, spread over all")
-    add("--budget", type=duration, metavar="TIME", help="as much as fits, as in 90s or 8m")
-    add(
-        "--kind",
-        choices=KINDS,
-        help="time; small: small batches, from a graph; energy (default: the suite's)",
-    )
-    add("--windows", type=count, default=1, metavar="N", help="windows of energy per contender (default 1)")
-    add("--impl", metavar="NAME", help="force an implementation of kronsparse")
-    add(
-        "--library",
-        dest="shared_library",
-        metavar="PATH",
-        help="libkronsparse (else $KRONSPARSE_LIBRARY, else what is found)",
-    )
-    add(
-        "--threads",
-        type=count,
-        metavar="N",
-        help="on a CPU: threads, one a core (default: every physical core; cpu-targets: 2)",
-    )
-    add("--output", type=Path, metavar="FILE", help="appended to; default: a new file under results/")
+    suites = f"problems to run: {', '.join(SUITES)}, a file, or patterns (default sample)"
+    add("--suite", default="sample", help=suites)
+    add("--device", help=DEVICE_HELP)
+    dtypes = "dtypes to run, of f32,f16,bf16 (default: the suite's)"
+    add("--dtypes", type=words(DTYPES), metavar="LIST", help=dtypes)
+    modes = "modes of f32 to run, of fp32,ieee,tf32 (default fp32)"
+    add("--modes", type=words(MODES), default=["fp32"], metavar="LIST", help=modes)
+    layouts = "layouts to run, of batch_first,batch_last (default: both)"
+    add("--layouts", type=words(LAYOUTS), metavar="LIST", help=layouts)
+    batch = "number of samples (default: the suite's; on a CPU one that takes a few milliseconds)"
+    add("--batch", type=count, metavar="N", help=batch)
+    competitors = f"who takes part, of {', '.join(COMPETITORS)} (default: the suite's)"
+    add("--competitors", type=words(COMPETITORS), metavar="LIST", help=competitors)
+    add("--limit", type=count, metavar="N", help="run N of the patterns, spread over all of them")
+    add("--budget", type=duration, metavar="TIME", help="time after which to stop, such as 90s or 8m")
+    kind = "what to measure: time, small (time of small batches, from a CUDA graph) or energy"
+    add("--kind", choices=KINDS, help=f"{kind} (default: the suite's)")
+    windows = "number of windows in which a contender's energy is measured (default 1)"
+    add("--windows", type=count, default=1, metavar="N", help=windows)
+    add("--impl", metavar="NAME", help="implementation or family of kronsparse to use for every problem")
+    add_library(parser)
+    threads = "threads of a CPU, one a core (default: every physical core; cpu-targets: 2)"
+    add("--threads", type=count, metavar="N", help=threads)
+    add_output(parser)
 
 
 def main(options: argparse.Namespace) -> int:
-    """Prepares the process, then measures; 0 also where a budget ended it."""
+    """Prepares the process, then measures. Returns 0, also where a budget ended the run."""
     options.begun = time.monotonic()
     options.suite_found = find_suite(options.suite).of_kind(options.kind)
     if options.device is None:

@@ -80,7 +80,7 @@ class SmallContest:
         contender.timing = Timing.of(seconds, repeats * len(in_graph))
 
     def row(self, contender: Contender) -> Row:
-        """What the results file says of a contender."""
+        """The fields of a contender in the results file."""
         return {
             "record": "small",
             **self.problem.fields(contender.mode),

@@ -58,7 +58,7 @@ class Spelling:
 
 
 def paper_weights(family: str, values: Tensor) -> Tensor:
-    """What one of the paper's competitors prepares of the values."""
+    """The values as one of the paper's competitors prepares them."""
     return STEPS[family].prepare(values)
 
 
@@ -139,6 +139,6 @@ FAMILIES = (
 
 
 def spellings_for(layout: str, pattern: Pattern, families: Sequence[str]) -> list[Spelling]:
-    """Of these families, as far as they apply to the pattern."""
+    """The spellings of these families that apply to the pattern."""
     fitting = [one for one in _known() if one.layout == layout and one.applies(pattern)]
     return [one for family in FAMILIES if family in families for one in fitting if one.family == family]

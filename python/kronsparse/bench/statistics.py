@@ -20,7 +20,7 @@ class Fit(NamedTuple):
 
 
 class Wins(NamedTuple):
-    """Of pairs of times: how often the first is less, and by how much."""
+    """How often the first of a pair of times is less, and by how much."""
 
     problems: int
     share: float
@@ -30,7 +30,7 @@ class Wins(NamedTuple):
 
 
 def wins(pairs: Iterable[tuple[float, float]]) -> Wins | None:
-    """Of (ours, theirs) in seconds or joules.
+    """Counts the wins in pairs (ours, theirs) of seconds or joules.
 
     >>> wins([(1.0, 2.0), (2.0, 1.0)])
     Wins(problems=2, share=0.5, median_when_won=2.0, median=1.25, least=0.5)

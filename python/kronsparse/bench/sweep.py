@@ -200,7 +200,7 @@ def _record_run(
 
 
 def _earlier_ceilings(results: Results, now: str) -> Ceilings | None:
-    """Of the run that this one goes on with, which must be of the same device."""
+    """The ceilings of the run that this one continues, which must be of the same device."""
     if not results.rows:
         return None
     before = device_of(last_run(results.rows))
@@ -218,7 +218,7 @@ def _holder(
     library: Library,
     problems: Sequence[Problem],
 ) -> Hold:
-    """What is done with one problem in this kind of measurement."""
+    """The function that measures one problem in this kind of run."""
     if kind == "small":
         return partial(hold_small_contest, device, ceilings, library, options.impl)
     suite: Suite = options.suite_found

@@ -9,13 +9,13 @@ LAUNCH_S, WEIGHT_FACTOR = 2.5e-6, 1.5
 
 
 def small_batch_bound(weights_s: float) -> float:
-    """What a small batch may take where its weights take so long to read once."""
+    """The goal of a small batch whose weights take so long to read once, in seconds."""
     return LAUNCH_S + WEIGHT_FACTOR * weights_s
 
 
 @dataclass(frozen=True)
 class Target:
-    """Of one dtype, mode and layout, over all patterns."""
+    """The goals of one dtype, mode and layout, over all patterns."""
 
     floors: float  # the median of time / floor may be at most this
     wins: dict[str, float] = field(default_factory=dict)  # by rival: the share of patterns that must be won

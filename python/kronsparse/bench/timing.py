@@ -51,7 +51,7 @@ class Effort:
     most: int
 
     def schedule(self, estimate_s: float) -> tuple[int, int]:
-        """Of a call that takes about this long: how often to repeat it in a run, and how many runs.
+        """How often to repeat a call that takes about this long in a run, and the number of runs.
 
         >>> Effort(1e-3, 30e-3, 10, 20).schedule(0.1e-3)
         (10, 20)

@@ -43,12 +43,12 @@ def ceilings_text(run: Row) -> str:
 
 
 def machine_line(run: Row) -> str:
-    """Where a run was made, with what, and the ceilings found there."""
+    """The machine and the versions of a run, and its ceilings."""
     return "; ".join(filter(None, (machine_text(run), ceilings_text(run))))
 
 
 def machine_text(run: Row) -> str:
-    """Where a run was made, and with what."""
+    """The machine and the versions of a run."""
     versions, hardware = run["versions"], run["machine"]
     driver = hardware.get("nvidia_smi", {}).get("driver_version", "")
     where = f"{device_of(run)}{f', driver {driver}' if driver else ''}"
@@ -85,7 +85,7 @@ def _rival_row(name: str, ones: Sequence[Measured], mode: str, target: Target | 
 
 
 def losses(ones: Sequence[Measured], mode: str, name: str) -> list[tuple[float, Measured]]:
-    """Where a rival is faster, by how much, the worst first."""
+    """The problems on which a rival is faster, and by how much, the worst first."""
     lost = [
         (one.rivals[name] / one.ours[mode], one)
         for one in ones
@@ -127,7 +127,7 @@ def _section(kind: tuple[str, str, str], ones: Sequence[Measured], target: Targe
 
 
 def _cpu_section(measured: Sequence[Measured]) -> list[Section]:
-    """What is promised of a CPU beyond medians."""
+    """The promises for a CPU beyond medians."""
     lines = []
     for layout in LAYOUTS:
         ones = of_kind(measured, "f32", "fp32", layout)
@@ -207,7 +207,7 @@ def target_sections(rows: Sequence[Row], measured: Sequence[Measured]) -> list[S
 
 
 def summary(rows: Sequence[Row]) -> list[str]:
-    """What a run prints at its end, in Markdown."""
+    """The lines that a run prints at its end, in Markdown."""
     measured = collect(rows)
     failures = [text for one in measured for text in one.failures]
     sections = [

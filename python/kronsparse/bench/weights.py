@@ -1,8 +1,10 @@
-"""The price of weights that may change: a layer that reads them at every call beside the same layer frozen.
+"""Times a layer that reads its weights at every call beside the same layer frozen: the price of weights that
+may change.
 
 Answers are compared with float64 before anything is timed. Batches up to 64 are timed in CUDA graphs, each
-call with weights of its own that are out of the cache; the others eagerly. Then, for layers of two factors:
-the host's part of a call beside nn.Linear's, and what 16 batch sizes leave packed.
+call with weights of its own that are out of the cache; larger ones are timed eagerly. For layers of two
+factors it also times the host's part of a call beside that of nn.Linear, and counts the bytes that 16 batch
+sizes leave packed.
 
   kronsparse-bench weights --output weights.jsonl
   kronsparse-bench weights --device cpu --limit 2
@@ -17,14 +19,13 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from kronsparse.bench.answers import TORCH_DTYPES
 from kronsparse.bench.devices import Device, begin_results, open_device
-from kronsparse.bench.options import count, words
+from kronsparse.bench.options import add_output, count, words
 from kronsparse.bench.results import Row
 from kronsparse.bench.suites import SMALL_BATCHES, SUITES
 from kronsparse.bench.weights_table import summary
@@ -42,16 +43,26 @@ MANY_BATCHES = (1, 2, 3, 5, 8, 13, 16, 33, 64, 100, 256, 500, 1024, 2000, 4096, 
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `weights`."""
+    """Adds the options of `weights`."""
     add = parser.add_argument
-    add("--device", default="cuda:0", help="cuda:N, or cpu to try the command (default cuda:0)")
-    add("--dtypes", type=words(list(DTYPES)), default=list(DTYPES), metavar="LIST", help="default f16,f32")
-    add("--limit", type=count, metavar="N", help="only the first N patterns of each suite")
-    add("--output", type=Path, metavar="FILE", help="appended to; default: a new file under results/")
+    add(
+        "--device",
+        default="cuda:0",
+        help="device to measure: cuda:N, or cpu to try the command (default cuda:0)",
+    )
+    add(
+        "--dtypes",
+        type=words(list(DTYPES)),
+        default=list(DTYPES),
+        metavar="LIST",
+        help="dtypes to run (default f16,f32)",
+    )
+    add("--limit", type=count, metavar="N", help="run the first N patterns of each suite")
+    add_output(parser)
 
 
 def main(options: argparse.Namespace) -> int:
-    """Measures, and prints the tables; 1 where an answer was wrong."""
+    """Measures, and prints the tables. Returns 1 where an answer was wrong."""
     device = open_device(options.device)
     results = begin_results("weights", device, options.output)
     for dtype in options.dtypes:

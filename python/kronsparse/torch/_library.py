@@ -3,7 +3,7 @@
 A call is a whole layer. For factors (a, b, c, d), left factor first, and the matrix K of their product:
 
 - ``kronsparse::linear(x, factors, bias, settings, packed)``  K x + bias, activated, or K^H x
-- ``kronsparse::linear_saving``    the same, and what the factors hand on, for
+- ``kronsparse::linear_saving``    the same, and the intermediates, for
 - ``kronsparse::linear_backward``  the gradients of x and of all factors
 - ``kronsparse::gradient(x, g)``   that of one factor alone, which closes differentiation
 
@@ -56,7 +56,7 @@ DTYPES = (
 
 
 def _load() -> str:
-    """Loads the native operators; why that is impossible, or nothing."""
+    """Loads the native operators. Returns why that is impossible, or nothing."""
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])
     if version < OLDEST_TORCH:
         return f"torch {torch.__version__} is older than {'.'.join(map(str, OLDEST_TORCH))}"
@@ -89,7 +89,7 @@ def check_usable(what: str) -> None:
 
 
 def features_dimension(layout: str) -> int:
-    """Where a tensor of this layout has its features."""
+    """The dimension in which a tensor of this layout has its features."""
     return -1 if layout == "batch_first" else 0
 
 
@@ -162,7 +162,7 @@ _ALIGNMENT = 256
 
 
 def _intermediate_bytes(x: Tensor, factors: Sequence[Tensor]) -> int:
-    """The bytes that factors hand on, as the library counts them."""
+    """The bytes of the intermediates, as the library counts them."""
     if len(factors) == 1:
         return 0
     batch = x.numel() // cols_of(factors[-1].shape)

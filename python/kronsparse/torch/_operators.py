@@ -394,7 +394,7 @@ class _Gradient(torch.autograd.Function):
 
 
 def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:
-    """Of tangents, of which those that are None are zero."""
+    """Adds tangents; None stands for zero."""
     if first is None or second is None:
         return second if first is None else first
     return first + second

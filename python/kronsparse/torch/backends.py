@@ -95,8 +95,9 @@ def by_bsr(x: Tensor, values: Tensor, layout: str) -> Tensor:
 
 
 def _bsr_edge(b: int, c: int, on_gpu: bool) -> int:
-    """Of the square blocks that a dense block is cut into. MKL and cuSPARSE take no oblong ones. Where edges
-    are powers of two, torch compiles a kernel for whole blocks on a GPU; of 256 that did not end in minutes.
+    """The edge of the square blocks that a dense block is cut into; MKL and cuSPARSE take no others. Where
+    it is a power of two, torch compiles a kernel for whole blocks on a GPU; for 256 that did not end in
+    minutes.
 
     >>> _bsr_edge(96, 384, on_gpu=True), _bsr_edge(1024, 256, on_gpu=True), _bsr_edge(1024, 256, on_gpu=False)
     (96, 64, 256)
@@ -220,12 +221,12 @@ def _quiet() -> Iterator[None]:
 # Compiled code holds the answer, and is compiled again when the setting changes: torch guards it.
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def float32_mode() -> str:
-    """What torch.set_float32_matmul_precision allows: one TF32 product unless it is "highest"."""
+    """The mode that torch.set_float32_matmul_precision allows: one TF32 product unless it is "highest"."""
     return "fp32" if torch.get_float32_matmul_precision() == "highest" else "tf32"
 
 
 class Choice(NamedTuple):
-    """What "auto" takes, and why."""
+    """The backend that "auto" takes, and why."""
 
     backend: str
     reason: str

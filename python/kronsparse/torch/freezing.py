@@ -1,4 +1,4 @@
-"""Layers whose weights stay: what is kept of them, and how much.
+"""Frozen layers: their weights stay, so packed copies of them are kept.
 
 A layer keeps nothing of its weights: they are read at every call, and may change in any way between calls.
 `KSLinear.freeze` and `freeze` are a promise that they stay. The layer then keeps its factors packed as the
@@ -41,19 +41,19 @@ class MemoryInfo(NamedTuple):
     """The memory that is kept in this process."""
 
     plans: int
-    """problems whose kernels were chosen; they hold no weights, and no memory of a GPU"""
+    """plans that are kept: kernels chosen for a problem; they hold no weights and no memory of a GPU"""
     plans_at_most: int
-    """of these, those used last are kept"""
+    """the largest number of plans that are kept; those used last stay"""
     frozen_layers: int
-    """frozen now"""
+    """layers that are frozen now"""
     packed_bytes: int
-    """of packed factors that frozen layers keep, and of those that CUDA graphs were captured with"""
+    """bytes of packed factors that frozen layers keep, and of those that CUDA graphs were captured with"""
     dense_bytes: int
-    """of factors multiplied out that frozen layers keep"""
+    """bytes of dense products that frozen layers keep"""
 
 
 def memory_info() -> MemoryInfo:
-    """How much is kept.
+    """How much memory this process keeps for plans and frozen layers.
 
     >>> memory_info().plans_at_most
     4096
@@ -64,7 +64,7 @@ def memory_info() -> MemoryInfo:
 
 
 def freeze(model: Model) -> Model:
-    """Freezes every KSLinear of a model, and returns the model. Where one cannot be frozen, none is.
+    """Freezes every KSLinear of a model, and returns the model. If one cannot be frozen, none is.
 
     >>> from kronsparse.torch import KSLinear
     >>> model = freeze(torch.nn.Sequential(KSLinear(64, 64), torch.nn.ReLU(), KSLinear(64, 64)))

@@ -80,7 +80,7 @@ def apply(
     _library.check_usable("backend: 'kernel'")
     _check_features(x, factors, layout)
     mode = float32_mode() if x.dtype in _IN_FLOAT32 else "fp32"
-    # Where it is differentiated the activation is an operation of its own, which saves its input.
+    # A differentiated activation is an operation of its own, which saves its input.
     if activation is None or _operators.is_differentiated(x, bias, *factors):
         y = _operators.linear(x, factors, bias, SETTINGS["none", layout, mode] | flags, packed)
         return y if activation is None else ACTIVATIONS[activation](y)

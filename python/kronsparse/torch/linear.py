@@ -129,8 +129,9 @@ class KSLinear(nn.Module):
     def reset_parameters(self, variance_preserving: bool = False) -> None:
         """Draws factors from the uniform distribution on ±1/sqrt(c), and the bias from ±1/sqrt(in_features).
 
-        Each such factor multiplies the variance of its input by 1/3, as nn.Linear does once; a product of L
-        factors by 3^-L. With `variance_preserving` it is ±sqrt(3/c), and outputs have the variance of inputs.
+        Each such factor multiplies the variance of its input by 1/3, as nn.Linear does; a product of L
+        factors multiplies it by 3^-L. With `variance_preserving` factors are from ±sqrt(3/c), and outputs
+        have the variance of inputs.
         """
         with torch.no_grad():
             for pattern, values in zip(self.chain, self.factors, strict=True):
@@ -212,12 +213,12 @@ class KSLinear(nn.Module):
         return y if self.activation is None else ACTIVATIONS[self.activation](y)
 
     def freeze(self) -> KSLinear:
-        """Promises that the factors stay, and returns the layer: calls then use them as they are packed
-        once, and may use their product. The bias may still change.
+        """Promises that the factors stay, and returns the layer. Calls then use packed copies of the factors,
+        or their dense product. The bias may still change.
 
-        Undone by `unfreeze()` and by `train()`. A factor that is changed nevertheless is an error at the next
-        call where torch shows it: see `kronsparse.torch.freezing`. A copy of the layer is not frozen; one
-        that is moved or converted is frozen anew.
+        `unfreeze()` and `train()` undo it. If a factor is changed nevertheless, the next call is an error
+        where torch shows the change: see `kronsparse.torch.freezing`. A copy of the layer is not frozen; a
+        layer that is moved or converted is frozen anew.
 
         >>> layer = KSLinear(64, 64).freeze()
         >>> with torch.no_grad():
@@ -237,7 +238,7 @@ class KSLinear(nn.Module):
         return self
 
     def unfreeze(self) -> KSLinear:
-        """Undoes `freeze()`, gives back what was kept, and returns the layer.
+        """Undoes `freeze()`, releases the memory that was kept, and returns the layer.
 
         >>> KSLinear(64, 64).freeze().unfreeze().is_frozen
         False
@@ -255,7 +256,7 @@ class KSLinear(nn.Module):
         return self._frozen is not None
 
     def train(self, mode: bool = True) -> KSLinear:
-        """As that of nn.Module. Training changes weights: it unfreezes the layer."""
+        """As in nn.Module. Training changes weights, so it unfreezes the layer."""
         if mode:
             self.unfreeze()
         super().train(mode)
@@ -263,7 +264,7 @@ class KSLinear(nn.Module):
 
     @property
     def backend(self) -> str:
-        """What was asked for; may be assigned.
+        """The backend that was asked for; may be assigned.
 
         >>> layer = KSLinear(4, 4, "butterfly")
         >>> layer.backend = "einsum"
@@ -283,7 +284,7 @@ class KSLinear(nn.Module):
         return backends.to_dense(self.factors)
 
     def explain(self, batch: int = 4096) -> str:
-        """Which backend is used for so many samples, and why.
+        """Says which backend is used for a batch of this many samples, and why.
 
         >>> KSLinear(4, 4, "butterfly", backend="einsum").explain()
         'einsum: asked for'

@@ -19,18 +19,18 @@ namespace {
 
 std::string refuse(const KernelSet& kernels, const Problem& problem) {
   if (problem.dtype != DType::bf16 && problem.dtype != DType::f16)
-    return message("tiles multiply f16 and bf16, not {}", name(problem.dtype));
-  if (problem.operation == Operation::gradient) return "tiles are not for gradients";
+    return message("needs dtype f16 or bf16; here {}", name(problem.dtype));
+  if (problem.operation == Operation::gradient) return "multiplies only; here the operation is gradient";
   const bool batch_first = problem.layout == Layout::batch_first;
   if (batch_first && j_block(problem.pattern().d) == 0)
-    return message("in batch_first d must be 1, 2, 4, 8 or a multiple of 16, not {}", problem.pattern().d);
+    return message("needs d = 1, 2, 4, 8 or a multiple of 16 in batch_first; here {}", problem.pattern().d);
   // Two blocks of two strips, for every j that is taken together, and room for weights.
   const std::int64_t depth = simd::shape_of(problem).depth;
   const std::int64_t most =
       static_cast<std::int64_t>(cpu_info().l2_bytes) * 3 / 4 /
       (128 * format_of(problem.dtype).pieces * (batch_first ? j_block(problem.pattern().d) : 1));
   if (depth > most)
-    return message("sums of {} terms are too long for X to stay in L2, {} are not", depth, most);
+    return message("needs sums of at most {} terms, so that X stays in L2; here {}", most, depth);
   // Last: it asks the system for the registers, which a process that never multiplies halves can do without.
   return kernels.usable() ? "" : kernels.missing;
 }

@@ -57,7 +57,7 @@ class ColumnsExecutor final : public Executor {
   }
 
  private:
-  /// What one task computes, some columns of product (i, j), and its X on the way into strips.
+  /// The work of one task, some columns of product (i, j), and its X on the way into strips.
   struct Block {
     std::int64_t product = 0;  ///< i·d + j
     std::int64_t first_column = 0;
@@ -108,7 +108,7 @@ class ColumnsExecutor final : public Executor {
   [[nodiscard]] std::int64_t first_row(std::int64_t product, std::int64_t k) const {
     return (product / shape_.d * shape_.outs + k * tile_rows) * shape_.d + product % shape_.d;
   }
-  /// Of the outputs of strips k and k + 1.
+  /// Widens the bias of the outputs of strips k and k + 1.
   void widen_bias(const void* bias, std::int64_t product, std::int64_t k, float* widened) const {
     const std::int64_t outs = std::min<std::int64_t>(2 * tile_rows, shape_.outs - k * tile_rows);
     const std::int64_t first = first_row(product, k);

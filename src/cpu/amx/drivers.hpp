@@ -9,7 +9,7 @@
 
 namespace kronsparse::amx {
 
-/// What both are made for. `seconds_alone`: predicted for one thread.
+/// The work that both drivers are made for. `seconds_alone`: predicted for one thread.
 struct Job {
   Problem problem;
   const KernelSet& kernels;

@@ -19,7 +19,7 @@ bool are_tiles_granted() {
 
 bool has_tiles() {
   constexpr unsigned bf16_products = 1U << 22U, tile_registers = 1U << 24U;
-  // Of vectors: every such CPU has it, but a virtual one may not.
+  // Rounding of vectors to bf16: every such CPU has it, but a virtual one may not.
   constexpr unsigned bf16_rounding = 1U << 5U;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   const bool has_products = __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 &&

@@ -1,4 +1,4 @@
-// What tile registers provide to the drivers, and the format of operands they share.
+// The functions that tile registers provide to the drivers, and the format of operands they share.
 //
 // One instruction multiplies a tile of 16 rows by one of 16 columns over 32 terms of bf16, and adds up in
 // f32. Operands are *strips*: 16 rows or columns and all terms, one tile of 1 KiB for every 32 of them. A
@@ -98,7 +98,7 @@ struct FinishPairArgs {
 
 inline constexpr int group_kinds = 5;  ///< J = 1, 2, 4, 8, 16
 
-/// What X and Y go through on their way, of one dtype.
+/// The conversions of X and Y on their way, for one dtype.
 struct HalfKernels {
   void (*pack_columns)(const PackColumnsArgs&);
   void (*pack_rows[group_kinds])(const PackRowsArgs&);  ///< by log2(J)

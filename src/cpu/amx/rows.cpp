@@ -53,7 +53,7 @@ class RowsExecutor final : public Executor {
   }
 
  private:
-  /// What one task computes, some samples of J neighbouring j of block i, and its X on the way into strips,
+  /// The work of one task, some samples of J neighbouring j of block i, and its X on the way into strips,
   /// [16 samples][j].
   struct Block {
     std::int64_t i = 0;

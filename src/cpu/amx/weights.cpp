@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t upper_half = 0xffff0000U;
 
-/// What pack.hpp does to vectors of X, of one weight.
+/// A piece of one weight, as pack.hpp makes them of vectors of X.
 std::uint16_t piece_of(Half weight, int piece) {
   const auto number = static_cast<float>(weight);
   const auto first = std::bit_cast<float>(std::bit_cast<std::uint32_t>(number * first_piece) & upper_half);

@@ -74,7 +74,7 @@ class ColumnsExecutor final : public Executor {
   }
 
  private:
-  /// What one task computes: some outputs and columns of product (i, j).
+  /// The work of one task: some outputs and columns of product (i, j).
   struct Part {
     std::int64_t product;  ///< i·d + j
     std::int64_t first_panel;
@@ -83,7 +83,7 @@ class ColumnsExecutor final : public Executor {
     std::int64_t columns;
   };
 
-  /// What the task after this one needs of X; nothing where it has the same columns.
+  /// The part of X that the next task needs; nothing where it has the same columns.
   struct Next {
     Part part = {};
     Real* slices = nullptr;

@@ -9,7 +9,8 @@
 namespace kronsparse::simd {
 namespace {
 
-// Fitted to runs on one Neoverse N1 (docs/cpu.md); other CPUs of today should be within a factor of two.
+// Fitted to runs on one Neoverse N1 (docs/notes/cpu.md); other CPUs of today should be within a factor of
+// two.
 constexpr double seconds_per_run = 2e-7;
 constexpr double seconds_per_block = 4e-8;
 constexpr double seconds_per_panel = 3.3e-8;
@@ -18,7 +19,7 @@ constexpr double seconds_per_copy = 9e-9;
 constexpr double bytes_per_second = 9e9;  // of what is copied, read or written by whole vectors
 constexpr double seconds_per_single = 2.8e-9;
 
-/// What is done for one block i.
+/// The work for one block i.
 struct Work {
   double flops = 0;    ///< also of the rows and lanes that only fill up tiles and vectors
   double tiles = 0;    ///< calls of the micro-kernel

@@ -1,4 +1,4 @@
-// What a run of the simd family costs: to rank it against others, and to see
+// The cost of a run of the simd family: to rank it against others, and to see
 // how many threads it is worth.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What one instruction set provides to the drivers: a table of plain functions.
+// The functions that one instruction set provides to the drivers, as a table.
 //
 // Everything above this line of abstraction (blocking, packing, threading) is
 // compiled once for the base architecture; everything below is compiled once
@@ -181,7 +181,7 @@ struct Isa {
 };
 
 #if defined(__x86_64__)
-/// What __builtin_cpu_supports("f16c") says; older clangs do not know that name.
+/// The answer of __builtin_cpu_supports("f16c"); older clangs do not know that name.
 [[nodiscard]] bool cpu_has_f16c();
 extern const Isa isa_avx512;
 extern const Isa isa_avx2;

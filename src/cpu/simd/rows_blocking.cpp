@@ -16,7 +16,7 @@ template <class Real>
 bool RowsPart<Real>::rows_collide() const {
   const CpuInfo cpu = cpu_info();
   const auto way = static_cast<std::int64_t>(cpu.l1_bytes / cpu.l1_ways);
-  // Of a stride only its place in a way matters; all of it in bytes may exceed 63 bits.
+  // Only a stride's place in a way matters; the whole stride in bytes may exceed 63 bits.
   const std::int64_t stride = shape_.x_stride % way * static_cast<std::int64_t>(sizeof(Real));
   // Rows fall on as many different sets of cache lines as strides fit into a way before they repeat.
   const std::int64_t places = way / std::gcd(stride, way);

@@ -54,7 +54,7 @@ auto RowsPart<Real>::task_at(std::int64_t index) const -> Task {
   return task;
 }
 
-/// What a task reads of the rows of X, and writes to lines of Y that it has to read first; nothing where rows
+/// The rows of X that a task reads, and the lines of Y that it has to read before it writes; none where rows
 /// are not runs.
 template <class Real>
 Prefetch RowsPart<Real>::prefetch_of(const Operands& operands, const Task& task) const {

@@ -76,7 +76,7 @@ class RowsPart {
     std::int64_t first;
     std::int64_t last;
   };
-  /// Where the kernel finds x of one segment.
+  /// The place of one segment's x.
   struct Source {
     const Real* data;  ///< of the first row and the first term brought
     std::int64_t tile_stride;
