@@ -12,17 +12,41 @@ from __future__ import annotations
 
 import warnings
 
-from kronsparse.chains import Chain, Pattern, as_chain, butterfly, dense, low_rank, monarch
+from kronsparse.chains import (
+    Chain,
+    Pattern,
+    as_chain,
+    blast,
+    block_butterfly,
+    boft,
+    btt,
+    butterfly,
+    dense,
+    for_budget,
+    kaleidoscope,
+    low_rank,
+    monarch,
+    padded_size,
+    square_dyadic,
+)
 
 __all__ = [
     "Chain",
     "Pattern",
     "__version__",
     "as_chain",
+    "blast",
+    "block_butterfly",
+    "boft",
+    "btt",
     "butterfly",
     "dense",
+    "for_budget",
+    "kaleidoscope",
     "low_rank",
     "monarch",
+    "padded_size",
+    "square_dyadic",
 ]
 
 try:
