@@ -6,6 +6,7 @@
 #include "kronsparse/device.hpp"
 #include "kronsparse/dtype.hpp"
 #include "kronsparse/error.hpp"
+#include "kronsparse/factorize.hpp"
 #include "kronsparse/multiply.hpp"
 #include "kronsparse/pattern.hpp"
 #include "kronsparse/plan.hpp"

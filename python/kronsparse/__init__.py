@@ -1,6 +1,7 @@
 """Multiplies dense batches by Kronecker-sparse matrices.
 
 - `kronsparse.KSOperator`, `multiply`, `gradient`: on NumPy arrays
+- `kronsparse.factorize`: dense matrices as products of Kronecker-sparse factors
 - `kronsparse.torch`: `KSLinear` and `ks_linear` for PyTorch
 - `python -m kronsparse doctor`: what can be used here, what is missing and how to get it
 - `python -m kronsparse.bench`: how fast it is here, beside PyTorch
@@ -51,9 +52,10 @@ __all__ = [
 
 try:
     from kronsparse._native import __version__
+    from kronsparse.factorization import Factorization, factorize
     from kronsparse.operators import KSOperator, gradient, multiply
 
-    __all__ += ["KSOperator", "gradient", "multiply"]
+    __all__ += ["Factorization", "KSOperator", "factorize", "gradient", "multiply"]
 except ImportError as error:
     warnings.warn(
         f"kronsparse: the native module cannot be loaded: {error}. `python -m kronsparse doctor` says more.",
