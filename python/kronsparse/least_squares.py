@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kronsparse.operators import KSOperator, gradient, multiply
+from kronsparse.operators import KSOperator
+from kronsparse.products import gradient, multiply
 
 Array = NDArray[Any]
 

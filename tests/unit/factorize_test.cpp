@@ -171,7 +171,7 @@ TEST(Factorize, WrongCalls) {
                call({w.data(), DType::f16, 8, 8}, chain));
   expect_beginning(
       ErrorCode::unsupported,
-      "chain: factor 3 (2x2x2x2) and factor 4 (1x2x2x4) are not chainable, so there may be no best",
+      "chain: factor 2 (4x2x2x1) and factor 3 (2x2x2x2) are not chainable, so there may be no best",
       call(matrix, Chain{{1, 2, 2, 4}, {2, 2, 2, 2}, {4, 2, 2, 1}, {2, 2, 2, 2}, {1, 2, 2, 4}}));
   expect_error(ErrorCode::invalid_argument, "polish: -1 given, must be at least 0",
                call(matrix, chain, {.polish = -1}));
