@@ -48,8 +48,8 @@ class Factorization:
     def operator(self) -> KSOperator:
         return KSOperator(self.factors)
 
-    def rounded(self, w: ArrayLike, dtype: str = "f16") -> Factorization:
-        """The factors with values that f16 or bf16 has, of w, and their error.
+    def rounded(self, w: ArrayLike, dtype: str = "f16", weights: ArrayLike | None = None) -> Factorization:
+        """The factors of w with values that f16 or bf16 has, and their error, by the weights of `factorize`.
 
         Each factor makes up for the rounding of those before it, which is never worse than rounding each
         value: where it would be, that is done. f16 comes as float16, bf16, which NumPy lacks, as float32 with
@@ -66,8 +66,12 @@ class Factorization:
                 f"dtype: {dtype!r} given, but the factors are complex, and there is no such type"
             )
         matrix = _matrix(w)
-        factors = rounded(matrix, self.factors, dtype)
-        error = _relative(matrix, factors, None)
+        covariance = None
+        if weights is not None:
+            covariance, scale = _weights(weights, matrix)
+            covariance = np.diag(scale**2) if covariance is None else covariance
+        factors = rounded(matrix, self.factors, dtype, covariance)
+        error = _relative(matrix, factors, covariance)
         storage = np.float16 if dtype == "f16" else np.float32
         return replace(self, factors=[values.astype(storage) for values in factors], error=error)
 

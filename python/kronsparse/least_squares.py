@@ -93,13 +93,13 @@ def round_to(values: Array, dtype: str) -> Array:
     return ((bits + to_even) & np.uint32(0xFFFF0000)).view(np.float32).astype(values.dtype)
 
 
-def rounded(w: Array, factors: Sequence[Array], dtype: str) -> list[Array]:
+def rounded(w: Array, factors: Sequence[Array], dtype: str, covariance: Array | None = None) -> list[Array]:
     """Factors of f16 or bf16: each is rounded, and the next one makes up for it as far as it can."""
     plain = [round_to(values, dtype) for values in factors]
     careful = list(factors)
     for index in range(len(factors)):
         careful[index] = round_to(careful[index], dtype)
         if index + 1 < len(factors):
-            careful[index + 1] = best_factor(w, careful, index + 1, None)
-    is_better = squared_error(w, careful, None) < squared_error(w, plain, None)
+            careful[index + 1] = best_factor(w, careful, index + 1, covariance)
+    is_better = squared_error(w, careful, covariance) < squared_error(w, plain, covariance)
     return careful if is_better else plain

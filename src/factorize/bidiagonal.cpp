@@ -219,12 +219,12 @@ bool diagonalise_largest(double* d, double* e, std::int64_t k, std::int64_t want
 }
 
 void apply_rotations(const std::vector<Rotation>& rotations, double* z) noexcept {
-  for (auto rotation = rotations.rbegin(); rotation != rotations.rend(); ++rotation) {
-    double& first = z[rotation->first];
-    double& second = z[rotation->second];
-    const double x = first;
-    first = (rotation->cos * x) - (rotation->sin * second);
-    second = (rotation->sin * x) + (rotation->cos * second);
+  for (std::size_t index = rotations.size(); index-- > 0;) {
+    const Rotation& rotation = rotations[index];
+    const double x = z[rotation.first];
+    const double y = z[rotation.second];
+    z[rotation.first] = (rotation.cos * x) - (rotation.sin * y);
+    z[rotation.second] = (rotation.sin * x) + (rotation.cos * y);
   }
 }
 

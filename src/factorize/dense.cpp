@@ -66,6 +66,13 @@ double sum_over(std::int64_t size, const Body& body) {
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
+template <class T>
+std::vector<std::vector<T>> conjugates(std::vector<std::vector<T>> factors) {
+  for (std::vector<T>& values : factors)
+    for (T& value : values) value = conjugate(value);
+  return factors;
+}
+
 /// Part of a chain, with the values that belong to it, for the library's products.
 template <class T>
 struct Part {
@@ -152,10 +159,7 @@ std::vector<T> Dense<T>::best_factor(const Chain& chain, const std::vector<std::
                                      std::size_t index) const {
   Dense projected = *this;
   if (index + 1 < chain.size()) {  // W·right^* = (conj(right)·W^T)^T
-    std::vector<std::vector<T>> conjugated = factors;
-    if constexpr (is_complex_type<T>)
-      for (std::vector<T>& values : conjugated)
-        for (T& value : values) value = std::conj(value);
+    const std::vector<std::vector<T>> conjugated = conjugates(factors);
     const Part<T> right(chain, conjugated, index + 1, chain.size());
     projected.cols_ = right.chain.rows();
     projected.elements_.resize(count(rows_, projected.cols_));

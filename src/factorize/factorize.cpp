@@ -209,8 +209,8 @@ class Run {
   }
 
   std::vector<std::vector<T>> lifted(std::vector<std::vector<T>> factors) const {
-    for (auto step = reduction_.steps.rbegin(); step != reduction_.steps.rend(); ++step) {
-      const auto& [index, before] = *step;
+    for (std::size_t step = reduction_.steps.size(); step-- > 0;) {
+      const auto& [index, before] = reduction_.steps[step];
       std::vector<T> left;
       std::vector<T> right;
       lift(before[index], before[index + 1], factors[index], left, right);

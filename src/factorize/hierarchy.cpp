@@ -283,6 +283,7 @@ void lift(const Pattern& left, const Pattern& right, const std::vector<T>& value
   split_values(split, values.data(), left_values.data(), right_values.data(), side, false, [](double) {});
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): types cannot have them
 #define KRONSPARSE_HIERARCHY_OF(T)                                                       \
   template class Hierarchy<T>;                                                           \
   template std::vector<T> merged(const Chain&, const std::vector<std::vector<T>>&);      \
@@ -293,5 +294,6 @@ KRONSPARSE_HIERARCHY_OF(double)
 KRONSPARSE_HIERARCHY_OF(std::complex<float>)
 KRONSPARSE_HIERARCHY_OF(std::complex<double>)
 #undef KRONSPARSE_HIERARCHY_OF
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace kronsparse::factorization

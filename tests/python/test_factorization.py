@@ -1,8 +1,11 @@
 """Dense matrices as products of factors: recovery, the certificate, least squares, weights, rounding."""
 
+import doctest
 import functools
 import itertools
 import math
+import os
+import runpy
 
 import kronsparse
 import numpy as np
@@ -226,6 +229,30 @@ def test_rounding_is_never_worse_than_that_of_each_value(text, dtype):
     wide = [values.astype(np.float64) for values in rounded.factors]
     assert all(np.array_equal(values, round_to(values, dtype)) for values in wide)
     assert rounded.error == pytest.approx(error_of(w, wide))
+
+
+def test_rounding_goes_by_the_weights():
+    w, weights = random((24, 32)), covariance(32)
+    found = factorize(w, "monarch(blocks=4)", weights=weights, polish=4)
+    rounded = found.rounded(w, "bf16", weights)
+    wide = [values.astype(np.float64) for values in rounded.factors]
+    plain = [round_to(values, "bf16") for values in found.factors]
+    assert rounded.error == pytest.approx(weighed_error(w, wide, weights))
+    assert rounded.error <= weighed_error(w, plain, weights)
+
+
+@pytest.mark.parametrize("page", ["chains", "factorisation", "transforms"])
+def test_examples_of_the_documentation(page):
+    source = os.environ.get("KRONSPARSE_SOURCE", ".")
+    tried = doctest.testfile(f"{source}/docs/{page}.md", module_relative=False)
+    assert tried.attempted and not tried.failed
+
+
+def test_the_example(capsys, monkeypatch):
+    source = os.environ.get("KRONSPARSE_SOURCE", ".")
+    monkeypatch.setattr("sys.argv", ["factorize.py", "--size", "64", "--parameters", "2048"])
+    runpy.run_path(f"{source}/examples/factorize.py", run_name="__main__")
+    assert "the same in bf16: error" in capsys.readouterr().out
 
 
 def test_progress_and_what_it_throws():
