@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from kronsparse import algebra
 from kronsparse.chains import Chain, ChainLike, Pattern, as_chain
-from kronsparse.checks import as_size
+from kronsparse.checks import as_size, check_size
 from kronsparse.linear_operator import ArrayOperator
 from kronsparse.products import gradient, multiply
 
@@ -162,6 +162,24 @@ class KSOperator(ArrayOperator):
         if op.chain != wanted:
             raise ValueError(f"chain: {wanted} given, must be {self.chain} with neighbours fused")
         return op
+
+    def cropped(self, rows: int, cols: int) -> Any:
+        """The upper left part of the matrix, which undoes padding.
+
+        >>> KSOperator([np.ones((1, 4, 4, 1))]).cropped(3, 2).to_dense().shape
+        (3, 2)
+        """
+        from kronsparse.transforms import Transform
+
+        check_size("rows", rows)
+        check_size("cols", cols)
+        if rows > self.shape[0] or cols > self.shape[1]:
+            raise ValueError(f"rows, cols: {rows}, {cols} given, must be within {self.shape}")
+        # Columns that are left out become 0, so that it does not matter what they are multiplied by.
+        inputs = np.minimum(np.arange(self.shape[1]), cols - 1)
+        a, _, c, d = self.chain[-1]
+        last = self.factors[-1] * (np.arange(self.shape[1]) < cols).reshape(a, 1, c, d)
+        return Transform([*self.factors[:-1], last.astype(self.dtype)], inputs, np.arange(rows), cols)
 
     def to_dense(self) -> Array:
         """The matrix.

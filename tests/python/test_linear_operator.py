@@ -122,6 +122,30 @@ def test_arrays_of_torch_come_and_go():
         assert np.array_equal(y.numpy(), op.to_dense() @ x.numpy())
 
 
+def test_cropped_operators():
+    op = make(monarch(12, 18, blocks=6))
+    part = op.cropped(7, 11)
+    matrix = op.to_dense()[:7, :11]
+    assert np.array_equal(part.to_dense(), matrix)
+    assert np.array_equal(part @ integers((11, 3)), matrix @ integers((11, 3)))
+    assert np.array_equal(part.T @ integers(7), matrix.T @ integers(7))
+
+
+def test_padded_layers():
+    torch = pytest.importorskip("torch")
+    from kronsparse.torch import PaddedKSLinear
+
+    layer = PaddedKSLinear(10, 13, 4, "monarch(blocks=4)", dtype=torch.float64)
+    x = torch.randn(3, 5, 10, dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(layer(x), x @ layer.to_dense().T + layer.linear.bias[:13])
+    layer(x).sum().backward()
+    torch.testing.assert_close(x.grad, layer.to_dense().detach().sum(0).expand(3, 5, 10))
+    with pytest.raises(ValueError, match=r"x: sizes \(3, 9\) given, the last must be 10"):
+        layer(torch.ones(3, 9))
+    with pytest.raises(ValueError, match="layout: 'batch_last' given"):
+        PaddedKSLinear(10, 13, 4, layout="batch_last")
+
+
 OP = make(monarch(6, 12, blocks=3))
 
 
@@ -138,6 +162,7 @@ OP = make(monarch(6, 12, blocks=3))
         ("operator: sizes .6, 12. given, must be square", lambda: OP**2),
         ("dtype: float64 given, must be complex", lambda: make(dtype=np.complex128).astype(np.float64)),
         ("operators: none given", lambda: hstack([])),
+        ("rows, cols: 7, 3 given, must be within", lambda: OP.cropped(7, 3)),
         ("operators: sizes", lambda: OP + make()),
         ("x: list given, must be a number", lambda: OP / [2]),
         ("chain: .* given, must be .* with neighbours fused", lambda: make().fused_as("monarch(blocks=3)")),
