@@ -9,6 +9,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
 #include <exception>
 #include <new>
 #include <optional>
@@ -119,6 +120,41 @@ void gradient_into(const Array& grad_values, const ConstArray& x, const ConstArr
   gradient(pattern, input, given, output, options);
 }
 
+/// Writes the factors into `values`, arrays of the chain's patterns. Returns error, lower and upper bound,
+/// and the errors of the splits.
+std::tuple<double, double, double, std::vector<double>> factorize_into(
+    const std::vector<Array>& values, const ConstArray& w, const std::string& order,
+    const std::vector<std::size_t>& splits, bool orthonormal, int polish, bool certify,
+    const std::optional<nb::callable>& progress) {
+  FactorizeOptions options;
+  options.order = parse_split_order(order);
+  options.splits = splits;
+  options.orthonormal = orthonormal;
+  options.polish = polish;
+  options.certify = certify;
+  options.progress = [&](double done) {
+    const nb::gil_scoped_acquire acquired;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Ctrl-C
+    if (progress) (*progress)(done);
+  };
+  std::vector<Pattern> factors;
+  std::vector<ConstVector> places;
+  for (const Array& one : values) {
+    factors.push_back(pattern_of(one));
+    places.push_back(vector("values", one));
+  }
+  const Chain chain(std::move(factors));
+  const auto input = matrix<ConstMatrix>("w", w);
+  for (const ConstVector& place : places)
+    if (place.dtype != input.dtype)
+      throw Error(ErrorCode::size_mismatch, "values: another dtype than that of w given");
+  const nb::gil_scoped_release released;
+  const Factorization found = factorize(input, chain, options);
+  for (std::size_t index = 0; index < values.size(); ++index)
+    std::memcpy(values[index].data(), found.values[index].data(), found.values[index].size());
+  return {found.error, found.lower_bound, found.upper_bound, found.split_errors};
+}
+
 std::vector<std::pair<std::string, std::string>> list_devices() {
   std::vector<std::pair<std::string, std::string>> found;
   for (const DeviceInfo& info : devices()) found.emplace_back(info.device.to_string(), info.description);
@@ -175,6 +211,8 @@ NB_MODULE(_native, module) {
   module.def("multiply_into", &multiply_into, "y"_a, "x"_a, "values"_a, "bias"_a, "activation"_a, "layout"_a,
              "operation"_a);
   module.def("gradient_into", &gradient_into, "grad_values"_a, "x"_a, "g"_a, "layout"_a);
+  module.def("factorize_into", &factorize_into, "values"_a, "w"_a, "order"_a, "splits"_a, "orthonormal"_a,
+             "polish"_a, "certify"_a, "progress"_a.none());
   module.def("devices", &list_devices);
   module.def(
       "why_unusable",

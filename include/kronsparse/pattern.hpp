@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,6 +31,16 @@ struct KRONSPARSE_API Pattern {
   [[nodiscard]] double h() const noexcept;
   /// Pattern of the transposed matrix: (a,c,b,d).
   [[nodiscard]] Pattern transposed() const noexcept { return {a, c, b, d}; }
+
+  /// The rank of each block of the product with `right`, 0 where the pair is not chainable. It is where a
+  /// divides right.a, right.d divides d and r = a·c/right.a is an integer: the product then consists of
+  /// right.a·d separate blocks, b x right.c each, and any blocks of rank up to r can be had.
+  ///
+  ///     assert((kronsparse::Pattern{1, 8, 12, 4}.rank_with({4, 12, 2, 1}) == 3));
+  [[nodiscard]] std::int64_t rank_with(const Pattern& right) const noexcept;
+  /// The pattern of the product with `right`, whose rows are this one's columns; nothing where the product
+  /// is not Kronecker-sparse.
+  [[nodiscard]] std::optional<Pattern> times(const Pattern& right) const noexcept;
 
   /// Throws unless a,b,c,d >= 1 (invalid_argument) and rows, cols and nnz,
   /// in bytes of the widest dtype, fit in 63 bits (overflow).

@@ -1,6 +1,8 @@
 """Multiplies dense batches by Kronecker-sparse matrices.
 
 - `kronsparse.KSOperator`, `multiply`, `gradient`: on NumPy arrays
+- `kronsparse.factorize`: dense matrices as products of Kronecker-sparse factors
+- `kronsparse.transforms`: Hadamard, Fourier, cosine and sine transforms as chains
 - `kronsparse.torch`: `KSLinear` and `ks_linear` for PyTorch
 - `python -m kronsparse doctor`: what can be used here, what is missing and how to get it
 - `python -m kronsparse.bench`: how fast it is here, beside PyTorch
@@ -12,24 +14,62 @@ from __future__ import annotations
 
 import warnings
 
-from kronsparse.chains import Chain, Pattern, as_chain, butterfly, dense, low_rank, monarch
+from kronsparse.chains import (
+    Chain,
+    Pattern,
+    as_chain,
+    blast,
+    block_butterfly,
+    boft,
+    btt,
+    butterfly,
+    dense,
+    for_budget,
+    kaleidoscope,
+    low_rank,
+    monarch,
+    padded_size,
+    square_dyadic,
+)
 
 __all__ = [
     "Chain",
     "Pattern",
     "__version__",
     "as_chain",
+    "blast",
+    "block_butterfly",
+    "boft",
+    "btt",
     "butterfly",
     "dense",
+    "for_budget",
+    "kaleidoscope",
     "low_rank",
     "monarch",
+    "padded_size",
+    "square_dyadic",
 ]
 
 try:
+    from kronsparse import interchange, transforms
     from kronsparse._native import __version__
-    from kronsparse.operators import KSOperator, gradient, multiply
+    from kronsparse.factorization import Factorization, factorize
+    from kronsparse.operators import KSOperator, block_diag, hstack, vstack
+    from kronsparse.products import gradient, multiply
 
-    __all__ += ["KSOperator", "gradient", "multiply"]
+    __all__ += [
+        "Factorization",
+        "KSOperator",
+        "block_diag",
+        "factorize",
+        "gradient",
+        "hstack",
+        "interchange",
+        "multiply",
+        "transforms",
+        "vstack",
+    ]
 except ImportError as error:
     warnings.warn(
         f"kronsparse: the native module cannot be loaded: {error}. `python -m kronsparse doctor` says more.",

@@ -1,5 +1,6 @@
 """The native module: products on NumPy arrays, and what this build and this machine have."""
 
+from collections.abc import Callable
 from typing import Any
 
 from numpy.typing import NDArray
@@ -16,6 +17,16 @@ def multiply_into(
     operation: str,
 ) -> None: ...
 def gradient_into(grad_values: NDArray[Any], x: NDArray[Any], g: NDArray[Any], layout: str) -> None: ...
+def factorize_into(
+    values: list[NDArray[Any]],
+    w: NDArray[Any],
+    order: str,
+    splits: list[int],
+    orthonormal: bool,
+    polish: int,
+    certify: bool,
+    progress: Callable[[float], object] | None,
+) -> tuple[float, float, float, list[float]]: ...
 def devices() -> list[tuple[str, str]]: ...
 def why_unusable(device: str) -> str: ...
 def candidates(problem: str, device: str) -> list[tuple[str, str, float]]: ...

@@ -1,122 +1,31 @@
-"""NumPy: products, gradients, and a linear operator for a chain of factors."""
+"""KSOperator: a chain of factors as a linear operator, with algebra that gives such operators again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, SupportsIndex, cast, overload
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from kronsparse import _native
-from kronsparse.chains import Chain, Pattern, chain_text, checked
-from kronsparse.checks import LAYOUTS, check_option
+from kronsparse import algebra
+from kronsparse.chains import Chain, ChainLike, Pattern, as_chain
+from kronsparse.checks import as_size, check_size
+from kronsparse.linear_operator import ArrayOperator
+from kronsparse.products import gradient, multiply
+
+__all__ = ["KSOperator", "block_diag", "gradient", "hstack", "multiply", "vstack"]
 
 Array = NDArray[Any]
 
-ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu")
-OPERATIONS = ("multiply", "transposed", "adjoint")
-DTYPES = ("float16", "float32", "float64", "complex64", "complex128")
 
-
-def multiply(
-    x: ArrayLike,
-    values: ArrayLike | Sequence[Array],
-    bias: ArrayLike | None = None,
-    activation: str | None = None,
-    layout: str = "batch_first",
-    operation: str = "multiply",
-) -> Array:
-    """activation(K x + bias), or K^T x ("transposed"), or K^H x ("adjoint"), for values (a, b, c, d).
-
-    A list of such arrays stands for the product of their matrices, left factor first, in one call.
-    x is (..., features) in batch_first and (features, ...) in batch_last, and has the dtype of the values.
-    Rows may lie apart. An array that one row stride does not describe, or of another byte order or alignment,
-    is copied.
-
-    >>> multiply(np.ones((5, 40)), np.ones((2, 3, 4, 5))).shape
-    (5, 30)
-    >>> multiply(np.ones((30, 7)), np.ones((2, 3, 4, 5)), layout="batch_last", operation="transposed").shape
-    (40, 7)
-    >>> multiply(np.ones((5, 8)), [np.ones((1, 3, 2, 2)), np.ones((2, 2, 4, 1))]).shape
-    (5, 6)
-    """
-    check_option("layout", layout, LAYOUTS)
-    check_option("activation", activation or "none", ACTIVATIONS)
-    check_option("operation", operation, OPERATIONS)
-    x, factors = _array("x", x), [np.ascontiguousarray(_array("values", one)) for one in _factors(values)]
-    for one in factors:
-        if x.dtype != one.dtype:
-            raise ValueError(f"x: dtype {x.dtype} given, must be that of the values, {one.dtype}")
-    chain = checked(Pattern.of(one.shape) for one in factors)
-    features = chain[0].rows if operation == "multiply" else chain[-1].cols
-    batch = _batch_shape(x, layout)
-    rows = int(np.prod(batch, dtype=np.int64))
-    y = np.empty((rows, features) if layout == "batch_first" else (features, rows), x.dtype)
-    dense_bias = None if bias is None else np.ascontiguousarray(_array("bias", bias))
-    _native.multiply_into(y, _matrix(x, layout), factors, dense_bias, activation or "none", layout, operation)
-    return y.reshape((*batch, features) if layout == "batch_first" else (features, *batch))
-
-
-def gradient(
-    x: ArrayLike, g: ArrayLike, pattern: Iterable[SupportsIndex], layout: str = "batch_first"
-) -> Array:
-    """The gradient with respect to values (a, b, c, d), where g is the gradient with respect to K x.
-
-    >>> gradient(np.ones((5, 40)), np.ones((5, 30)), (2, 3, 4, 5))[0, 0, 0, 0]
-    np.float64(5.0)
-    """
-    check_option("layout", layout, LAYOUTS)
-    x, g = _array("x", x), _array("g", g)
-    grad_values = np.empty(Pattern.of(pattern), x.dtype)
-    _native.gradient_into(grad_values, _matrix(x, layout), _matrix(g, layout), layout)
-    return grad_values
-
-
-def _factors(values: ArrayLike | Sequence[Array]) -> list[ArrayLike]:
-    """Arrays of a list; what is no list of arrays with four dimensions is one array."""
-    if isinstance(values, list | tuple) and values:
-        arrays = [one for one in values if isinstance(one, np.ndarray) and one.ndim == 4]
-        if len(arrays) == len(values):
-            return list(arrays)
-    return [cast(ArrayLike, values)]
-
-
-def _array(argument: str, given: ArrayLike) -> Array:
-    """An array as the library reads it but for its strides: of this machine's byte order, aligned."""
-    array = np.asarray(given)
-    if array.dtype.name not in DTYPES:
-        raise ValueError(f"{argument}: dtype {array.dtype} given, must be one of {', '.join(DTYPES)}")
-    if array.ndim == 0:
-        raise ValueError(f"{argument}: a scalar given, must have at least one dimension")
-    native = array.astype(array.dtype.newbyteorder("="), copy=False)
-    return native if native.flags.aligned else native.copy()
-
-
-def _batch_shape(x: Array, layout: str) -> tuple[int, ...]:
-    return x.shape[:-1] if layout == "batch_first" else x.shape[1:]
-
-
-def _matrix(x: Array, layout: str) -> Array:
-    """x with its batch dimensions as one."""
-    if layout == "batch_first":
-        matrix = x.reshape(-1, x.shape[-1]) if x.size else x.reshape(0, x.shape[-1])
-    else:
-        matrix = x.reshape(x.shape[0], -1) if x.size else x.reshape(x.shape[0], 0)
-    step = matrix.itemsize
-    rows_are_dense = matrix.shape[1] <= 1 or matrix.strides[1] == step
-    # Complex numbers are aligned as their parts: in a record, rows may lie half an element off.
-    row_step = matrix.strides[0]
-    rows_are_apart = matrix.shape[0] <= 1 or (row_step >= matrix.shape[1] * step and row_step % step == 0)
-    return matrix if rows_are_dense and rows_are_apart else np.ascontiguousarray(matrix)
-
-
-class KSOperator:
+class KSOperator(ArrayOperator):
     """The product of Kronecker-sparse factors (a, b, c, d), left factor first, as a linear operator.
 
-    It has what SciPy's LinearOperator has: `scipy.sparse.linalg.aslinearoperator(op)` takes it. Products have
-    the dtype that NumPy's would have; that of two operators is an operator. Factors of integers or booleans
-    become float64: there are no kernels for them.
+    It is one of SciPy's LinearOperators, where SciPy is installed. Products have the dtype that NumPy's would
+    have, and mean what NumPy's mean in any number of dimensions. Sums, products, multiples, powers,
+    transposes, inverses, real and imaginary parts are operators with factors of their own. Factors of
+    integers or booleans become float64: there are no kernels for them.
 
     >>> op = KSOperator([np.ones((1, 3, 2, 2)), np.ones((2, 2, 4, 1))])
     >>> op.shape
@@ -129,70 +38,17 @@ class KSOperator:
     (3, 8)
     >>> op @ op.T
     KSOperator(1x3x2x2*2x2x4x1*2x4x2x1*1x2x3x2, float64)
+    >>> (2 * op - op) @ np.ones(8)
+    array([8., 8., 8., 8., 8., 8.])
     """
 
-    __array_ufunc__ = None  # has NumPy leave array @ operator to us
-
     def __init__(self, factors: Sequence[Array]) -> None:
-        self.factors = [np.ascontiguousarray(values) for values in factors]
-        self.chain: Chain = checked(Pattern.of(values.shape) for values in self.factors)
-        self.shape = (self.chain[0].rows, self.chain[-1].cols)
-        dtype = np.result_type(*self.factors)
-        self.dtype = np.dtype(np.float64) if dtype.kind in "biu" else dtype
-        self.factors = [values.astype(self.dtype, copy=False) for values in self.factors]
-
-    def matvec(self, x: ArrayLike) -> Array:
-        """W x, for a vector or a matrix of one column."""
-        return self._product(self._vector(x, self.shape[1]))
-
-    def matmat(self, x: ArrayLike) -> Array:
-        """W x, for a matrix with a vector in each column."""
-        return self._product(self._columns(x))
-
-    def rmatvec(self, x: ArrayLike) -> Array:
-        """W^H x, for a vector."""
-        return self._product(self._vector(x, self.shape[0]), "adjoint")
-
-    def rmatmat(self, x: ArrayLike) -> Array:
-        """W^H x, for a matrix with a vector in each column."""
-        return self._product(self._columns(x), "adjoint")
-
-    @staticmethod
-    def _vector(x: ArrayLike, size: int) -> Array:
-        x = np.asarray(x)
-        if x.shape not in ((size,), (size, 1)):
-            raise ValueError(f"x: sizes {x.shape} given, must be ({size},) or ({size}, 1)")
-        return x
-
-    @staticmethod
-    def _columns(x: ArrayLike) -> Array:
-        x = np.asarray(x)
-        if x.ndim != 2:
-            raise ValueError(f"x: {x.ndim} dimensions given, must be 2")
-        return x
-
-    @overload
-    def __matmul__(self, x: KSOperator) -> KSOperator: ...
-    @overload
-    def __matmul__(self, x: ArrayLike) -> Array: ...
-    def __matmul__(self, x: ArrayLike | KSOperator) -> Array | KSOperator:
-        """W x, for x (in_features, ...), or the operator W X."""
-        if isinstance(x, KSOperator):
-            return KSOperator([*self.factors, *x.factors])
-        return self._product(np.asarray(x))
-
-    def __rmatmul__(self, x: ArrayLike) -> Array:
-        """x W, for x (..., out_features)."""
-        x = np.asarray(x)
-        if x.ndim == 0 or x.shape[-1] != self.shape[0]:
-            raise ValueError(f"x: sizes {x.shape} given, the last must be {self.shape[0]}")
-        return self._apply(x, "transposed", "batch_first")
-
-    def _product(self, x: Array, operation: str = "multiply") -> Array:
-        size = self.shape[1] if operation == "multiply" else self.shape[0]
-        if x.ndim == 0 or x.shape[0] != size:
-            raise ValueError(f"x: sizes {x.shape} given, the first must be {size}")
-        return self._apply(x, operation, "batch_last")
+        arrays = [np.ascontiguousarray(values) for values in factors]
+        self.chain: Chain = Chain(Pattern.of(values.shape) for values in arrays)
+        dtype = np.result_type(*arrays)
+        super().__init__(self.chain.shape, np.dtype(np.float64) if dtype.kind in "biu" else dtype)
+        self.factors = [values.astype(self.dtype, copy=False) for values in arrays]
+        self._tensors: dict[Any, list[Any]] = {}
 
     def _apply(self, x: Array, operation: str, layout: str) -> Array:
         """All factors in one call of the library."""
@@ -203,15 +59,127 @@ class KSOperator:
         factors = [values.astype(dtype, copy=False) for values in self.factors]
         return multiply(x.astype(dtype, copy=False), factors, layout=layout, operation=operation)
 
-    @property
-    def T(self) -> KSOperator:  # noqa: N802 (NumPy's name)
-        """The transposed operator."""
-        return KSOperator([values.transpose(0, 2, 1, 3) for values in reversed(self.factors)])
+    def _apply_tensor(self, x: Any) -> Any:
+        import torch
+
+        from kronsparse.torch import ks_linear
+
+        key = (x.device, x.dtype)
+        if key not in self._tensors:
+            self._tensors[key] = [torch.from_numpy(one).to(x.device, x.dtype) for one in self.factors]
+        if x.dim() <= 2:
+            return ks_linear(x, self._tensors[key], layout="batch_last")
+        return ks_linear(x.mT, self._tensors[key]).mT
+
+    def __matmul__(self, x: Any) -> Any:
+        if isinstance(x, KSOperator):
+            return KSOperator([*self.factors, *x.factors])
+        return super().__matmul__(x)
+
+    def __add__(self, x: Any) -> Any:
+        if isinstance(x, KSOperator):
+            return _stacked(algebra.add, [self, x])
+        return super().__add__(x)
+
+    def _scaled(self, number: Any) -> KSOperator:
+        return KSOperator(algebra.scale(self.factors, number))
+
+    def __pow__(self, exponent: Any) -> KSOperator:
+        """The operator times itself so many times; the identity for 0."""
+        if isinstance(exponent, bool) or as_size(exponent) != exponent or exponent < 0:
+            raise ValueError(f"exponent: {exponent!r} given, must be an integer of at least 0")
+        if self.shape[0] != self.shape[1]:
+            raise ValueError(f"operator: sizes {self.shape} given, must be square to have powers")
+        if exponent == 0:
+            return KSOperator([algebra.identity(self.shape[0]).astype(self.dtype)])
+        return KSOperator([*self.factors] * int(exponent))
+
+    def _transpose(self) -> KSOperator:
+        return KSOperator(algebra.transpose(self.factors))
+
+    def _adjoint(self) -> KSOperator:
+        return KSOperator(algebra.transpose([values.conj() for values in self.factors]))
+
+    def conj(self) -> KSOperator:
+        """The operator of the conjugate matrix."""
+        return KSOperator([values.conj() for values in self.factors])
+
+    conjugate = conj
+
+    def astype(self, dtype: DTypeLike) -> KSOperator:
+        """The factors in another dtype; a complex operator has no real one."""
+        if np.iscomplexobj(self.factors[0]) and np.dtype(dtype).kind != "c":
+            raise ValueError(f"dtype: {np.dtype(dtype)} given, must be complex; .real is the real part")
+        return KSOperator([values.astype(dtype) for values in self.factors])
 
     @property
-    def H(self) -> KSOperator:  # noqa: N802 (SciPy's name)
-        """The adjoint operator."""
-        return KSOperator([values.conj().transpose(0, 2, 1, 3) for values in reversed(self.factors)])
+    def real(self) -> KSOperator:
+        """The operator of the matrix' real part: itself where it is real, else with 2·L + 1 factors.
+
+        >>> KSOperator([np.full((1, 1, 1, 2), 1j)]).real.to_dense()
+        array([[0., 0.],
+               [0., 0.]])
+        """
+        return self if self.dtype.kind != "c" else KSOperator(algebra.real_part(self.factors))
+
+    @property
+    def imag(self) -> KSOperator:
+        """The operator of the matrix' imaginary part."""
+        if self.dtype.kind != "c":
+            return self._scaled(0)
+        return KSOperator(algebra.imaginary_part(self.factors))
+
+    def inverse(self) -> KSOperator:
+        """The inverse, factor by factor; each must have square blocks that are not singular.
+
+        >>> KSOperator([np.full((2, 1, 1, 1), 4.0)]).inverse().factors[0].ravel()
+        array([0.25, 0.25])
+        """
+        return KSOperator(algebra.inverse(self.factors))
+
+    def fuse(self, index: int) -> KSOperator:
+        """The same operator with factors `index` and `index` + 1 made one; see `Chain.fuse`."""
+        self.chain.fused_pattern(index)
+        fused = algebra.fuse(self.factors[index], self.factors[index + 1])
+        return KSOperator([*self.factors[:index], fused, *self.factors[index + 2 :]])
+
+    def fused_as(self, chain: ChainLike) -> KSOperator:
+        """The same operator with neighbours fused until it has the given chain: `Chain.planned` returns one.
+
+        >>> op = KSOperator([np.ones((1, 2, 2, 2)), np.ones((2, 2, 2, 1))])
+        >>> op.fused_as("1x4x4x1")
+        KSOperator(1x4x4x1, float64)
+        """
+        wanted = as_chain(chain, *self.shape)
+        op, index = self, 0
+        while index < len(wanted):
+            if index < len(op.chain) and op.chain[index] == wanted[index]:
+                index += 1
+            elif index + 1 < len(op.chain):
+                op = op.fuse(index)
+            else:
+                break
+        if op.chain != wanted:
+            raise ValueError(f"chain: {wanted} given, must be {self.chain} with neighbours fused")
+        return op
+
+    def cropped(self, rows: int, cols: int) -> Any:
+        """The upper left part of the matrix, which undoes padding.
+
+        >>> KSOperator([np.ones((1, 4, 4, 1))]).cropped(3, 2).to_dense().shape
+        (3, 2)
+        """
+        from kronsparse.transforms import Transform
+
+        check_size("rows", rows)
+        check_size("cols", cols)
+        if rows > self.shape[0] or cols > self.shape[1]:
+            raise ValueError(f"rows, cols: {rows}, {cols} given, must be within {self.shape}")
+        # Columns that are left out become 0, so that it does not matter what they are multiplied by.
+        inputs = np.minimum(np.arange(self.shape[1]), cols - 1)
+        a, _, c, d = self.chain[-1]
+        last = self.factors[-1] * (np.arange(self.shape[1]) < cols).reshape(a, 1, c, d)
+        return Transform([*self.factors[:-1], last.astype(self.dtype)], inputs, np.arange(rows), cols)
 
     def to_dense(self) -> Array:
         """The matrix.
@@ -220,7 +188,44 @@ class KSOperator:
         array([[3., 0.],
                [0., 3.]])
         """
-        return self @ np.eye(self.shape[1], dtype=self.dtype)
+        return super().to_dense()
 
     def __repr__(self) -> str:
-        return f"KSOperator({chain_text(self.chain)}, {self.dtype})"
+        return f"KSOperator({self.chain}, {self.dtype})"
+
+
+def hstack(operators: Sequence[KSOperator]) -> KSOperator:
+    """Operators of one size side by side.
+
+    >>> hstack([KSOperator([np.ones((1, 3, 2, 1))])] * 2).shape
+    (3, 4)
+    """
+    return _stacked(algebra.hstack, operators)
+
+
+def vstack(operators: Sequence[KSOperator]) -> KSOperator:
+    """Operators of one size one below the other.
+
+    >>> vstack([KSOperator([np.ones((1, 3, 2, 1))])] * 2).shape
+    (6, 2)
+    """
+    return _stacked(algebra.vstack, operators)
+
+
+def block_diag(operators: Sequence[KSOperator]) -> KSOperator:
+    """Operators of one size along a diagonal.
+
+    >>> block_diag([KSOperator([np.ones((1, 3, 2, 1))])] * 2)
+    KSOperator(2x3x2x1, float64)
+    """
+    return _stacked(algebra.block_diag, operators)
+
+
+def _stacked(
+    stack: Callable[[Sequence[algebra.Factors]], list[Array]], operators: Sequence[KSOperator]
+) -> KSOperator:
+    if not operators:
+        raise ValueError("operators: none given, must be at least one")
+    factors = stack([one.factors for one in operators])
+    dtype = np.result_type(*(one.dtype for one in operators))
+    return KSOperator([values.astype(dtype, copy=False) for values in factors])

@@ -1,5 +1,6 @@
 #include "kronsparse/chain.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "core/message.hpp"
@@ -37,26 +38,6 @@ void validate(const std::vector<Pattern>& factors) {
 
 Chain::Chain(std::vector<Pattern> factors) : factors_(std::move(factors)) { validate(factors_); }
 
-Chain Chain::monarch(std::int64_t rows, std::int64_t cols, std::int64_t blocks) {
-  if (rows < 1 || cols < 1 || blocks < 1)
-    throw Error(
-        ErrorCode::invalid_argument,
-        message("monarch: rows {}, cols {} and blocks {} must each be at least 1", rows, cols, blocks));
-  if (rows % blocks != 0 || cols % blocks != 0)
-    throw Error(ErrorCode::invalid_argument,
-                message("monarch: blocks {} must divide rows {} and cols {}", blocks, rows, cols));
-  return Chain{{1, rows / blocks, blocks, blocks}, {blocks, blocks, cols / blocks, 1}};
-}
-
-Chain Chain::butterfly(std::int64_t n) {
-  if (n < 2 || (n & (n - 1)) != 0)
-    throw Error(ErrorCode::invalid_argument,
-                message("butterfly: n is {}, must be a power of two, at least 2", n));
-  std::vector<Pattern> factors;
-  for (std::int64_t left = 1; left < n; left *= 2) factors.push_back({left, 2, 2, n / 2 / left});
-  return Chain(std::move(factors));
-}
-
 const Pattern& Chain::operator[](std::size_t index) const {
   if (index >= factors_.size())
     throw Error(
@@ -78,6 +59,78 @@ std::string Chain::to_string() const {
     text += factor.to_string();
   }
   return text;
+}
+
+namespace {
+
+bool are_redundant(const Pattern& left, const Pattern& right) {
+  const std::int64_t rank = left.rank_with(right);
+  return rank != 0 && rank >= std::min(left.b, right.c);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> Chain::ranks() const {
+  std::vector<std::int64_t> ranks;
+  for (std::size_t right = 1; right < size(); ++right)
+    ranks.push_back(factors_[right - 1].rank_with(factors_[right]));
+  return ranks;
+}
+
+bool Chain::is_chainable() const {
+  return std::ranges::all_of(ranks(), [](std::int64_t rank) { return rank != 0; });
+}
+
+bool Chain::is_redundant() const {
+  return std::ranges::adjacent_find(factors_, are_redundant) != factors_.end();
+}
+
+Chain Chain::reduced() const {
+  Chain chain = *this;
+  for (;;) {
+    const auto found = std::ranges::adjacent_find(chain.factors_, are_redundant);
+    if (found == chain.factors_.end()) return chain;
+    chain = chain.fuse(static_cast<std::size_t>(found - chain.factors_.begin()));
+  }
+}
+
+std::optional<Pattern> Chain::product() const {
+  std::optional<Pattern> product = factors_.front();
+  for (std::size_t index = 1; index < size() && product; ++index) product = product->times(factors_[index]);
+  return product;
+}
+
+Chain Chain::fuse(std::size_t index) const {
+  if (index + 1 >= size())
+    throw Error(ErrorCode::invalid_argument,
+                message("index: {} given, must be that of a factor with a neighbour to its right, the chain "
+                        "has {} factors",
+                        index, size()));
+  const std::optional<Pattern> product = factors_[index].times(factors_[index + 1]);
+  if (!product)
+    throw Error(
+        ErrorCode::invalid_argument,
+        message("index: {} given, but the product of factor {} ({}) and factor {} ({}) is not "
+                "Kronecker-sparse",
+                index, index, factors_[index].to_string(), index + 1, factors_[index + 1].to_string()));
+  std::vector<Pattern> factors = factors_;
+  const auto place = factors.begin() + static_cast<std::ptrdiff_t>(index);
+  *place = *product;
+  factors.erase(place + 1);
+  return Chain(std::move(factors));
+}
+
+Chain Chain::transposed() const {
+  std::vector<Pattern> factors;
+  for (const Pattern& factor : factors_) factors.push_back(factor.transposed());
+  std::ranges::reverse(factors);
+  return Chain(std::move(factors));
+}
+
+Chain Chain::operator*(const Chain& right) const {
+  std::vector<Pattern> factors = factors_;
+  factors.insert(factors.end(), right.factors_.begin(), right.factors_.end());
+  return Chain(std::move(factors));
 }
 
 Chain Chain::parse(std::string_view text) {

@@ -1,6 +1,8 @@
 #include "kronsparse/pattern.hpp"
 
+#include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
 #include "core/checked.hpp"
@@ -15,6 +17,24 @@ double Pattern::density() const noexcept { return 1.0 / (static_cast<double>(a) 
 double Pattern::h() const noexcept {
   return (static_cast<double>(b) + static_cast<double>(c)) /
          (static_cast<double>(b) * static_cast<double>(c));
+}
+
+std::int64_t Pattern::rank_with(const Pattern& right) const noexcept {
+  if (right.a % a != 0 || d % right.d != 0 || a * c % right.a != 0) return 0;
+  return a * c / right.a;
+}
+
+std::optional<Pattern> Pattern::times(const Pattern& right) const noexcept {
+  if (b == 1 && c == 1) return right;  // a diagonal matrix fits whatever comes
+  if (right.b == 1 && right.c == 1) return *this;
+  const Pattern product{std::gcd(a, right.a), 1, 1, std::gcd(d, right.d)};
+  if (product.a != std::min(a, right.a) || product.d != std::min(d, right.d)) return std::nullopt;
+  // Crossed neighbours fill the larger pattern only where the columns of one reach every block.
+  const bool goes_up = a <= right.a && d >= right.d;
+  const bool goes_down = a >= right.a && d <= right.d;
+  if ((goes_up && right.b * right.d < d) || (goes_down && c * d < right.d)) return std::nullopt;
+  return Pattern{product.a, rows() / (product.a * product.d), right.cols() / (product.a * product.d),
+                 product.d};
 }
 
 void Pattern::validate() const {

@@ -2,6 +2,8 @@
 
 import copy
 
+import kronsparse
+import numpy as np
 import pytest
 import torch
 from conftest import LAYOUTS, PATTERNS, dense_factor, expected, input_of
@@ -247,3 +249,29 @@ def test_new_values_wait_for_runs_on_other_streams():
     for result in results:
         assert torch.equal(result, before)
     assert torch.equal(after, -before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
+@pytest.mark.parametrize("text", ["butterfly", "monarch(blocks=8, rank=2)", "low_rank(rank=5)"])
+def test_factorisation_on_the_gpu(text, dtype):
+    w = torch.randn(64, 64, dtype=dtype)
+    on_gpu = kronsparse.torch.factorize(w.cuda(), text, polish=2)
+    on_cpu = kronsparse.factorize(w.numpy(), text, polish=2)
+    rounding = 1e-5 if dtype in (torch.float32, torch.complex64) else 1e-12
+    assert all(values.is_cuda for values in on_gpu.factors)
+    assert on_gpu.error == pytest.approx(on_cpu.error, abs=rounding)
+    assert on_gpu.lower_bound == pytest.approx(on_cpu.lower_bound, abs=rounding)
+    assert on_gpu.upper_bound == pytest.approx(on_cpu.upper_bound, abs=rounding)
+    through_numpy = kronsparse.factorize(w.numpy(), text, polish=2, device="cuda")
+    assert through_numpy.error == pytest.approx(on_cpu.error, abs=rounding)
+
+
+@pytest.mark.parametrize("shape", [(64,), (64, 5), (3, 64, 5)])
+def test_operators_take_arrays_on_the_gpu(shape):
+    op = kronsparse.KSOperator(
+        [np.random.default_rng(0).normal(size=one) for one in kronsparse.monarch(64, 64)]
+    )
+    x = torch.randn(shape, dtype=torch.float64, device="cuda")
+    y = op @ x
+    assert y.is_cuda
+    np.testing.assert_allclose(y.cpu().numpy(), op.to_dense() @ x.cpu().numpy(), atol=1e-12)

@@ -202,8 +202,8 @@ def test_variance_of_a_fresh_product(preserving):
     layer.reset_parameters(variance_preserving=preserving)
     with torch.no_grad():
         variance = layer(torch.randn(2000, 1024)).var().item()
-    assert variance == pytest.approx(1 if preserving else 3.0 ** -len(layer.chain), rel=0.15)
-    bound = math.sqrt((3 if preserving else 1) / 2)
+    assert variance == pytest.approx(1 if preserving else 1 / 3, rel=0.15)
+    bound = math.sqrt((3 if preserving else 3**0.9) / 2)
     assert 0.95 * bound < layer.factor0.abs().max() <= bound
 
 

@@ -60,9 +60,9 @@ def test_a_list_of_values_is_their_product(dtype, layout):
 
 def test_the_operator_makes_one_call_for_a_chain(monkeypatch):
     calls = []
-    original = kronsparse.operators._native.multiply_into
+    original = kronsparse._native.multiply_into
     counted = lambda *arguments: (calls.append(arguments[-1]), original(*arguments))  # noqa: E731
-    monkeypatch.setattr(kronsparse.operators._native, "multiply_into", counted)
+    monkeypatch.setattr(kronsparse._native, "multiply_into", counted)
     op = KSOperator([integers((1, 3, 2, 4)), integers((2, 4, 3, 1))])
     x, z = integers((6, 2)), integers((12, 2))
     assert np.array_equal(op @ x, op.to_dense() @ x)
@@ -81,7 +81,7 @@ def test_wrong_chains():
 
 
 def test_predictions_of_chains():
-    native = kronsparse.operators._native
+    native = kronsparse._native
     run, packing = native.predict("f32 batch_first B=64 1x16x16x16*16x16x16x1", "cpu")
     first, _ = native.predict("f32 batch_first B=64 16x16x16x1", "cpu")
     second, _ = native.predict("f32 batch_first B=64 1x16x16x16", "cpu")

@@ -56,6 +56,70 @@ TEST(Chain, Butterfly) {
   EXPECT_EQ(Chain::butterfly(1 << 20).nnz(), 20 * (2 << 20));
 }
 
+TEST(Chain, Families) {
+  EXPECT_EQ(Chain::dense(6, 4).to_string(), "1x6x4x1");
+  EXPECT_EQ(Chain::low_rank(6, 4, 2).to_string(), "1x6x2x1*1x2x4x1");
+  EXPECT_EQ(Chain::monarch(32, 8, 4, 2).to_string(), "1x8x8x4*4x8x2x1");
+  EXPECT_EQ(Chain::butterfly({2, 2, 3}, {2, 2, 3}).to_string(), "1x2x2x6*2x2x2x3*4x3x3x1");
+  EXPECT_EQ(Chain::kaleidoscope(4).to_string(), "1x2x2x2*2x2x2x1*2x2x2x1*1x2x2x2");
+  EXPECT_EQ(Chain::block_butterfly(12, 3).to_string(), "1x6x6x2*2x6x6x1");
+  EXPECT_EQ(Chain::blast(8, 6, 2, 3).to_string(), "2x4x3x1*1x2x2x3*2x3x3x1");
+  EXPECT_EQ(Chain::btt(4, 3, 5, 7, 2).to_string(), "1x4x10x3*5x6x7x1");
+  EXPECT_EQ(Chain::boft(48, 4, 3).to_string(), "3x4x4x4*6x4x4x2*12x4x4x1");
+  EXPECT_EQ(Chain::boft(8, 2, 3), Chain::butterfly(8));
+  EXPECT_EQ(Chain::for_budget(8, 8, 40).to_string(), "1x4x2x2*2x2x4x1");
+  EXPECT_EQ(Chain::for_budget(50257, 768, 1'000'000).to_string(), "1x50257x19x1*1x19x768x1");
+  EXPECT_EQ(Chain::for_budget(6, 4, 24), Chain::dense(6, 4));
+}
+
+TEST(Chain, WhatFollowsFromPatterns) {
+  const Chain butterfly = Chain::butterfly(8);
+  EXPECT_EQ(butterfly.ranks(), (std::vector<std::int64_t>{1, 1}));
+  EXPECT_TRUE(butterfly.is_chainable());
+  EXPECT_FALSE(butterfly.is_redundant());
+  EXPECT_EQ(butterfly.reduced(), butterfly);
+  EXPECT_EQ(butterfly.product(), (Pattern{1, 8, 8, 1}));
+  EXPECT_EQ(butterfly.fuse(1).to_string(), "1x2x2x4*2x4x4x1");
+  EXPECT_EQ(butterfly.transposed().to_string(), "4x2x2x1*2x2x2x2*1x2x2x4");
+  const Chain redundant{{1, 4, 8, 2}, {2, 8, 3, 1}, {1, 6, 6, 1}, {1, 6, 5, 1}};
+  EXPECT_TRUE(redundant.is_redundant());
+  EXPECT_EQ(redundant.reduced().to_string(), "1x8x5x1");
+  EXPECT_EQ(Chain::kaleidoscope(8).ranks(), (std::vector<std::int64_t>{1, 1, 2, 0, 0}));
+  EXPECT_FALSE(Chain::kaleidoscope(8).is_chainable());
+  EXPECT_EQ((Chain{{2, 3, 3, 1}, {3, 2, 2, 1}}.product()), std::nullopt);
+}
+
+TEST(Chain, WrongFamilies) {
+  const auto refuses = [](const std::string& text, const auto& make) {
+    expect_error(ErrorCode::invalid_argument, text, make);
+  };
+  refuses("low_rank: rank is 0, must be at least 1", [] { (void)Chain::low_rank(4, 4, 0); });
+  refuses("kaleidoscope: n is 12, must be a power of two, at least 2", [] { (void)Chain::kaleidoscope(12); });
+  refuses("block_butterfly: n is 24, must be t = 5 times a power of two",
+          [] { (void)Chain::block_butterfly(24, 5); });
+  refuses("blast: blocks 5 must divide rows 24 and cols 25", [] { (void)Chain::blast(24, 25, 5, 2); });
+  refuses("boft: n is 24, must be a multiple of b·2^(m-1), b being 4 and m 3",
+          [] { (void)Chain::boft(24, 4, 3); });
+  refuses("for_budget: parameters is 15, must be at least 16, those of a matrix of rank 1",
+          [] { (void)Chain::for_budget(8, 8, 15); });
+  refuses(
+      "butterfly: 2 row_radices, 1 col_radices and 0 ranks given, must be at least one of row_radices, as "
+      "many col_radices, and ranks none or one less",
+      [] {
+        (void)Chain::butterfly({2, 4}, {8});
+      });
+  refuses("butterfly: a radix or rank is 0, must be at least 1", [] {
+    (void)Chain::butterfly({2, 0}, {2, 2});
+  });
+  refuses("index: 2 given, must be that of a factor with a neighbour to its right, the chain has 3 factors",
+          [] { (void)Chain::butterfly(8).fuse(2); });
+  refuses(
+      "index: 0 given, but the product of factor 0 (2x3x3x1) and factor 1 (3x2x2x1) is not Kronecker-sparse",
+      [] {
+        (void)Chain{{2, 3, 3, 1}, {3, 2, 2, 1}}.fuse(0);
+      });
+}
+
 TEST(Device, TextRoundTrips) {
   EXPECT_EQ(Device{}.to_string(), "cpu");
   EXPECT_EQ(Device::parse("cpu"), Device{});

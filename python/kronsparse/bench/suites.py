@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from kronsparse import chains
 from kronsparse.bench.problems import Problem
 from kronsparse.bench.timing import Effort
 from kronsparse.chains import Chain, Pattern, monarch
@@ -92,10 +93,7 @@ def block_butterfly(size: int, levels: int) -> Chain:
     >>> [str(pattern) for pattern in block_butterfly(24, 2)]
     ['1x12x12x2', '2x12x12x1']
     """
-    width = 2 * size // 2**levels
-    return tuple(
-        Pattern(2 ** (level - 1), width, width, 2 ** (levels - level)) for level in range(1, levels + 1)
-    )
+    return chains.block_butterfly(size, t=size // 2**levels)
 
 
 def llm() -> list[Pattern]:

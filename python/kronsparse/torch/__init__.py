@@ -18,15 +18,20 @@ if importlib.util.find_spec("torch") is None:
     )
 
 from kronsparse.torch.backends import BACKENDS, to_dense
+from kronsparse.torch.factorization import TensorFactorization, factorize
 from kronsparse.torch.files import from_ksmm, load_factors, save_factors
 from kronsparse.torch.freezing import MemoryInfo, freeze, memory_info, unfreeze
 from kronsparse.torch.functional import ks_linear
 from kronsparse.torch.linear import KSLinear
+from kronsparse.torch.padded import PaddedKSLinear
 
 __all__ = [
     "BACKENDS",
     "KSLinear",
     "MemoryInfo",
+    "PaddedKSLinear",
+    "TensorFactorization",
+    "factorize",
     "freeze",
     "from_ksmm",
     "ks_linear",

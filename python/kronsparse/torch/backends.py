@@ -336,7 +336,7 @@ def _dense_seconds(
     """The predicted time of torch's product with the whole matrix: by the rates of a GPU's units and memory,
     or on a CPU by our own cost model."""
     if device.type == "cpu":
-        whole = (Pattern(1, rows, cols, 1),)
+        whole = Chain([(1, rows, cols, 1)])
         seconds = _kernel_seconds(whole, dtype, layout, device, batch, has_bias, activation)
         return seconds + _CPU_CALL_SECONDS
     properties = torch.cuda.get_device_properties(device)

@@ -27,8 +27,9 @@ class KSLinear(nn.Module):
     """y = W x + bias, W being a product of Kronecker-sparse factors: a drop-in for nn.Linear.
 
     `chain` is a list of patterns (a, b, c, d), left factor first, their text, or a name with parameters:
-    "monarch", "monarch(blocks=64)", "butterfly", "low_rank(rank=8)", "dense". Parameters are `factor0`,
-    `factor1`, ..., plain tensors of shapes (a, b, c, d), and `bias`.
+    "monarch", "monarch(blocks=64)", "butterfly", "low_rank(rank=8)", "dense" and others of
+    `kronsparse.chains`. Parameters are `factor0`, `factor1`, ..., plain tensors of shapes (a, b, c, d), and
+    `bias`.
 
     x is (..., in_features) in layout "batch_first" and (in_features, ...) in "batch_last". `backend` is one
     of kernel, bmm, bsr, einsum, dense, sparse, or "auto", which takes kernel, or dense where the layer is
@@ -127,16 +128,17 @@ class KSLinear(nn.Module):
         return [getattr(self, name) for name in self._factor_names]
 
     def reset_parameters(self, variance_preserving: bool = False) -> None:
-        """Draws factors from the uniform distribution on ±1/sqrt(c), and the bias from ±1/sqrt(in_features).
+        """Draws factors and bias from uniform distributions, so that outputs vary as those of nn.Linear.
 
-        Each such factor multiplies the variance of its input by 1/3, as nn.Linear does; a product of L
-        factors multiplies it by 3^-L. With `variance_preserving` factors are from ±sqrt(3/c), and outputs
-        have the variance of inputs.
+        Outputs of nn.Linear have a third of the variance of inputs: its weights are within ±1/sqrt(c). Each
+        of L factors here is within ±sqrt(3^(1-1/L)/c), and their product has the same third, whatever L is.
+        With `variance_preserving` they are within ±sqrt(3/c), and outputs have the variance of inputs. The
+        bias is within ±1/sqrt(in_features).
         """
+        variance = 1.0 if variance_preserving else 3 ** (-1 / len(self.chain))  # a factor's part of it
         with torch.no_grad():
             for pattern, values in zip(self.chain, self.factors, strict=True):
-                bound = math.sqrt((3 if variance_preserving else 1) / pattern.c)
-                _draw(values, bound)
+                _draw(values, math.sqrt(3 * variance / pattern.c))
             if self.bias is not None:
                 bound = 1 / math.sqrt(self.in_features)
                 _draw(self.bias, bound)

@@ -1,0 +1,239 @@
+"""Dense matrices as products of Kronecker-sparse factors, with a number that says how good they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kronsparse import _native
+from kronsparse.chains import Chain, ChainLike, as_chain, for_budget
+from kronsparse.checks import as_size, check_option
+from kronsparse.least_squares import improved, round_to, rounded, squared_error
+from kronsparse.operators import KSOperator
+
+Array = NDArray[Any]
+ORDERS = ("left", "right", "balanced")
+
+
+@dataclass(frozen=True)
+class Factorization:
+    """Factors of a matrix W, left factor first, and how close their product is.
+
+    Errors are Frobenius norms of W - product over that of W. No product of the chain has a smaller error than
+    `lower_bound`: every such product is one of two factors at each split of the chain, and the largest of the
+    best errors of those (`split_errors`) is this bound. `upper_bound` is what the algorithm promised: for the
+    orders left and right the root of the sum of the squared split errors.
+    """
+
+    factors: list[Array] = field(repr=False)
+    chain: Chain
+    error: float
+    lower_bound: float
+    upper_bound: float
+    split_errors: tuple[float, ...]
+
+    @property
+    def ratio(self) -> float:
+        """error / lower_bound: how many times worse than the best product this can be, at most; 1 where both
+        are 0 to rounding."""
+        rounding = 1e-14 if self.factors[0].dtype.name in ("float64", "complex128") else 1e-5
+        return 1.0 if self.error < rounding else self.error / max(self.lower_bound, 1e-300)
+
+    @property
+    def operator(self) -> KSOperator:
+        return KSOperator(self.factors)
+
+    def rounded(self, w: ArrayLike, dtype: str = "f16", weights: ArrayLike | None = None) -> Factorization:
+        """The factors of w with values that f16 or bf16 has, and their error, by the weights of `factorize`.
+
+        Each factor makes up for the rounding of those before it, which is never worse than rounding each
+        value: where it would be, that is done. f16 comes as float16, bf16, which NumPy lacks, as float32 with
+        bf16's values.
+
+        >>> w = np.random.default_rng(0).normal(size=(16, 16))
+        >>> found = factorize(w, "monarch(blocks=4, rank=3)")
+        >>> found.rounded(w, "bf16").factors[0].dtype
+        dtype('float32')
+        """
+        check_option("dtype", dtype, ("f16", "bf16"))
+        if np.iscomplexobj(self.factors[0]):
+            raise ValueError(
+                f"dtype: {dtype!r} given, but the factors are complex, and there is no such type"
+            )
+        matrix = _matrix(w)
+        covariance = None
+        if weights is not None:
+            covariance, scale = _weights(weights, matrix)
+            covariance = np.diag(scale**2) if covariance is None else covariance
+        factors = rounded(matrix, self.factors, dtype, covariance)
+        error = _relative(matrix, factors, covariance)
+        storage = np.float16 if dtype == "f16" else np.float32
+        return replace(self, factors=[values.astype(storage) for values in factors], error=error)
+
+
+def factorize(
+    w: ArrayLike,
+    chain: ChainLike | int,
+    order: str | Sequence[int] = "left",
+    orthonormal: bool = True,
+    polish: int = 0,
+    weights: ArrayLike | None = None,
+    device: str = "cpu",
+    certify: bool = True,
+    progress: Callable[[float], object] | None = None,
+) -> Factorization:
+    """Kronecker-sparse factors whose product is close to w: a matrix of real or complex numbers.
+
+    `chain` is a list of patterns, its text, a name with parameters, or the number of parameters to spend
+    (`kronsparse.for_budget`). It must be chainable (`Chain.is_chainable`). Two factors are the best there
+    are; more are found by the hierarchical algorithm of Le, Zheng, Riccietti and Gribonval ("Butterfly
+    factorization with error guarantees", 2025).
+
+    - `order`: "left", "right" or "balanced", or the splits 1..L-1 (of the reduced chain) in any order
+    - `orthonormal`: keeps the other factors orthonormal when one is split, so that its error is the product's
+    - `polish`: sweeps of exact least squares over the factors afterwards, never worse
+    - `weights`: the covariance C of the layer's inputs, a matrix, or a vector for a diagonal one. The error
+      is then that of W·sqrt(C), which is that of the outputs. A vector is exact; for a matrix the factors
+      start from its diagonal, and `polish` sweeps of least squares go on with all of it
+    - `device`: "cpu", or a device of torch, which then takes the SVDs
+    - `certify`: computes the bounds, which takes another SVD for each split
+    - `progress`: is called with the share of the work that is done
+
+    >>> found = factorize([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]], "butterfly")
+    >>> found.error < 1e-15
+    True
+    >>> w = np.random.default_rng(0).normal(size=(16, 16))
+    >>> found = factorize(w, "butterfly")
+    >>> found.lower_bound <= found.error <= found.upper_bound
+    True
+    """
+    matrix = _matrix(w)
+    patterns = _chain(chain, matrix)
+    if as_size(polish) != polish or polish < 0:
+        raise ValueError(f"polish: {polish!r} given, must be an integer of at least 0")
+    splits: list[int] = []
+    if not isinstance(order, str):
+        splits, order = [as_size(split) for split in order], "left"
+    check_option("order", order, ORDERS)
+    if weights is None:
+        return _factorize(matrix, patterns, order, splits, orthonormal, polish, device, certify, progress)
+    covariance, scale = _weights(weights, matrix)
+    sweeps = 0 if covariance is not None else polish
+    found = _factorize(
+        matrix * scale, patterns, order, splits, orthonormal, sweeps, device, certify, progress
+    )
+    # Columns of the last factor are those of the product.
+    a, _, c, d = found.factors[-1].shape
+    last = found.factors[-1] / scale.reshape(a, 1, c, d)
+    found = replace(found, factors=[*found.factors[:-1], last.astype(matrix.dtype, copy=False)])
+    if covariance is None:
+        return found
+    factors = improved(matrix, found.factors, covariance, polish)
+    whole = squared_error(matrix, None, covariance)
+    # In the directions that C weighs least, errors count this much of what the diagonal says.
+    least = np.linalg.eigvalsh(covariance / np.outer(scale, scale))[0]
+    part = (
+        math.sqrt(max(0.0, float(least)) * float(np.linalg.norm(matrix * scale)) ** 2 / whole)
+        if whole
+        else 0.0
+    )
+    return replace(
+        found,
+        factors=factors,
+        error=_relative(matrix, factors, covariance),
+        lower_bound=part * found.lower_bound,
+        upper_bound=math.inf,
+        split_errors=tuple(part * error for error in found.split_errors),
+    )
+
+
+def _matrix(given: ArrayLike) -> Array:
+    """The matrix in a dtype that can be computed with."""
+    matrix = np.asarray(given)
+    if matrix.ndim != 2:
+        raise ValueError(f"w: {matrix.ndim} dimensions given, must be 2")
+    if matrix.size == 0:
+        raise ValueError(f"w: sizes {matrix.shape} given, must have an element")
+    if matrix.dtype.kind in "biu":
+        matrix = matrix.astype(np.float64)
+    elif matrix.dtype == np.float16:
+        matrix = matrix.astype(np.float32)
+    if matrix.dtype.name not in ("float32", "float64", "complex64", "complex128"):
+        raise ValueError(f"w: dtype {matrix.dtype} given, must be one of real or complex numbers")
+    return np.require(matrix, matrix.dtype.newbyteorder("="), ["C", "A"])
+
+
+def _chain(given: ChainLike | int, matrix: Array) -> Chain:
+    rows, cols = matrix.shape
+    budget = as_size(given)
+    return for_budget(rows, cols, budget) if budget else as_chain(given, rows, cols)  # type: ignore[arg-type]
+
+
+def _factorize(
+    matrix: Array,
+    chain: Chain,
+    order: str,
+    splits: list[int],
+    orthonormal: bool,
+    polish: int,
+    device: str,
+    certify: bool,
+    progress: Callable[[float], object] | None,
+) -> Factorization:
+    if device != "cpu":
+        import torch
+
+        from kronsparse.torch.factorization import factorize as factorize_on_device
+
+        if order != "left" or splits or not orthonormal:
+            raise ValueError(
+                f"device: {device!r} given, must be 'cpu' unless order is 'left' and orthonormal"
+            )
+        found = factorize_on_device(torch.from_numpy(matrix).to(device), chain, polish, certify)
+        factors = [values.cpu().numpy() for values in found.factors]
+        bounds = (found.error, found.lower_bound, found.upper_bound)
+        return Factorization(factors, chain, *bounds, found.split_errors)
+    values = [np.empty(pattern, matrix.dtype) for pattern in chain]
+    error, lower, upper, errors = _native.factorize_into(
+        values, matrix, order, splits, orthonormal, polish, certify, progress
+    )
+    return Factorization(values, chain, error, lower, upper, tuple(errors))
+
+
+def _weights(given: ArrayLike, matrix: Array) -> tuple[Array | None, Array]:
+    """The covariance, None where it is diagonal, and the square root of its diagonal."""
+    weights = np.asarray(given)
+    cols = matrix.shape[1]
+    if weights.shape not in ((cols,), (cols, cols)):
+        raise ValueError(f"weights: sizes {weights.shape} given, must be ({cols},) or ({cols}, {cols})")
+    if weights.dtype.kind not in "fciu" or not np.isfinite(weights).all():
+        raise ValueError("weights: an element is not a finite number")
+    if weights.ndim == 2 and not np.allclose(weights, weights.conj().T, rtol=1e-5, atol=0):
+        raise ValueError(
+            "weights: a matrix that is not its own conjugate transpose given, must be a covariance"
+        )
+    real = matrix.real.dtype
+    diagonal = (weights if weights.ndim == 1 else np.diagonal(weights)).real.astype(real)
+    if (diagonal < 0).any():
+        raise ValueError(f"weights: a variance of {diagonal.min()} given, must be at least 0")
+    # An input that is always 0 may be weighed in any way: its column has no error.
+    scale = np.sqrt(np.where(diagonal > 0, diagonal, 1))
+    if weights.ndim == 1:
+        if (diagonal == 0).any():
+            raise ValueError("weights: a variance of 0 given, must be positive in a vector")
+        return None, scale
+    dtype = np.result_type(real, weights) if np.iscomplexobj(weights) else real
+    return weights.astype(np.result_type(dtype, real), copy=False), scale
+
+
+def _relative(matrix: Array, factors: Sequence[Array], covariance: Array | None) -> float:
+    whole = squared_error(matrix, None, covariance)
+    return math.sqrt(squared_error(matrix, factors, covariance) / whole) if whole else 0.0
+
+
+__all__ = ["Factorization", "factorize", "round_to"]

@@ -1,0 +1,109 @@
+// Operators in C++: what is computed of them is what is computed of their matrices, exactly on small
+// integers.
+#include "kronsparse/operator.hpp"
+
+#include <gtest/gtest.h>
+
+#include <complex>
+#include <random>
+#include <vector>
+
+#include "expect_error.hpp"
+
+namespace kronsparse {
+namespace {
+
+template <class T>
+class OperatorOf : public testing::Test {
+ protected:
+  using Matrix = std::vector<T>;
+
+  static Operator<T> random(const Chain& chain, unsigned seed) {
+    std::mt19937_64 engine(seed);
+    std::uniform_int_distribution<int> digit(-2, 2);
+    std::vector<std::vector<T>> factors;
+    for (const Pattern& pattern : chain.factors()) {
+      auto& values = factors.emplace_back(static_cast<std::size_t>(pattern.nnz()));
+      for (T& value : values) {
+        value = static_cast<T>(static_cast<float>(digit(engine)));
+        if constexpr (!std::is_floating_point_v<T>)
+          value += T(0, static_cast<typename T::value_type>(digit(engine)));
+      }
+    }
+    return {chain, std::move(factors)};
+  }
+
+  static Matrix product(const Matrix& left, const Matrix& right, std::int64_t middle) {
+    const auto inner = static_cast<std::size_t>(middle);
+    const std::size_t rows = left.size() / inner;
+    const std::size_t cols = right.size() / inner;
+    Matrix result(rows * cols);
+    for (std::size_t row = 0; row < rows; ++row)
+      for (std::size_t t = 0; t < inner; ++t)
+        for (std::size_t col = 0; col < cols; ++col)
+          result[(row * cols) + col] += left[(row * inner) + t] * right[(t * cols) + col];
+    return result;
+  }
+};
+using Types = testing::Types<float, double, std::complex<float>, std::complex<double>>;
+TYPED_TEST_SUITE(OperatorOf, Types);
+
+TYPED_TEST(OperatorOf, AlgebraIsThatOfMatrices) {
+  using T = TypeParam;
+  const Chain chain = Chain::butterfly({2, 3, 2}, {3, 2, 2}, {2, 1});
+  const Operator<T> one = this->random(chain, 1);
+  const Operator<T> other = this->random(chain, 2);
+  const std::vector<T> x = one.to_dense();
+  const std::vector<T> y = other.to_dense();
+  const std::vector<T> sum = (one + other).to_dense();
+  const std::vector<T> difference = (one - other).to_dense();
+  const std::vector<T> twice = (T(2) * one).to_dense();
+  const std::vector<T> wide = one.hstack(other).to_dense();
+  const std::vector<T> tall = one.vstack(other).to_dense();
+  const std::vector<T> adjoint = one.adjoint().to_dense();
+  for (std::size_t row = 0; row < 12; ++row)
+    for (std::size_t col = 0; col < 12; ++col) {
+      const std::size_t at = (row * 12) + col;
+      EXPECT_EQ(sum[at], x[at] + y[at]);
+      EXPECT_EQ(difference[at], x[at] - y[at]);
+      EXPECT_EQ(twice[at], T(2) * x[at]);
+      EXPECT_EQ(wide[(row * 24) + col], x[at]);
+      EXPECT_EQ(wide[(row * 24) + 12 + col], y[at]);
+      EXPECT_EQ(tall[at], x[at]);
+      EXPECT_EQ(tall[144 + at], y[at]);
+      EXPECT_EQ(std::complex<double>(adjoint[(col * 12) + row]), std::conj(std::complex<double>(x[at])));
+    }
+  EXPECT_EQ((one * other).to_dense(), this->product(x, y, 12));
+  for (std::size_t index = 0; index + 1 < chain.size(); ++index) EXPECT_EQ(one.fuse(index).to_dense(), x);
+  EXPECT_EQ(one.fuse(0).fuse(0).chain().to_string(), "1x12x12x1");
+  EXPECT_EQ(one * std::vector<T>(12, T(1)), this->product(x, std::vector<T>(12, T(1)), 12));
+}
+
+TEST(Operator, FactorsThatWereFound) {
+  const Operator<double> hadamard = kronsparse::hadamard<double>(16);
+  const std::vector<double> matrix = hadamard.to_dense();
+  const Operator<double> found(factorize({matrix.data(), 16, 16}, Chain::butterfly(16)));
+  const std::vector<double> product = found.to_dense();
+  for (std::size_t index = 0; index < matrix.size(); ++index) {
+    EXPECT_NEAR(product[index], matrix[index], 1e-14);
+    const auto bits = static_cast<unsigned>((index / 16) & (index % 16));
+    EXPECT_EQ(matrix[index], __builtin_popcount(bits) % 2 == 0 ? 1 : -1);
+  }
+}
+
+TEST(Operator, WrongCalls) {
+  const Chain chain = Chain::butterfly(4);
+  const std::vector<double> eight(8, 1.0);
+  expect_error(
+      ErrorCode::size_mismatch,
+      "factors: must be an array for each factor of the chain 1x2x2x2*2x2x2x1, with as many elements as "
+      "its pattern",
+      [&] { (void)Operator<double>(chain, {eight}); });
+  const Operator<double> op(chain, {eight, eight});
+  expect_error(ErrorCode::size_mismatch, "operators: chains 1x2x2x2*2x2x2x1 and 1x4x4x1 given, must be equal",
+               [&] { (void)(op + op.fuse(0)); });
+  expect_beginning(ErrorCode::size_mismatch, "x: 1 x 3 given", [&] { (void)(op * std::vector<double>(3)); });
+}
+
+}  // namespace
+}  // namespace kronsparse
