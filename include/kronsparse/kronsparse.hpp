@@ -8,6 +8,7 @@
 #include "kronsparse/error.hpp"
 #include "kronsparse/factorize.hpp"
 #include "kronsparse/multiply.hpp"
+#include "kronsparse/opencl.hpp"
 #include "kronsparse/operator.hpp"
 #include "kronsparse/pattern.hpp"
 #include "kronsparse/plan.hpp"

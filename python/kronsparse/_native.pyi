@@ -15,8 +15,11 @@ def multiply_into(
     activation: str,
     layout: str,
     operation: str,
+    device: str = "cpu",
 ) -> None: ...
-def gradient_into(grad_values: NDArray[Any], x: NDArray[Any], g: NDArray[Any], layout: str) -> None: ...
+def gradient_into(
+    grad_values: NDArray[Any], x: NDArray[Any], g: NDArray[Any], layout: str, device: str = "cpu"
+) -> None: ...
 def factorize_into(
     values: list[NDArray[Any]],
     w: NDArray[Any],

@@ -25,7 +25,8 @@ class KSOperator(ArrayOperator):
     It is one of SciPy's LinearOperators, where SciPy is installed. Products have the dtype that NumPy's would
     have, and mean what NumPy's mean in any number of dimensions. Sums, products, multiples, powers,
     transposes, inverses, real and imaginary parts are operators with factors of their own. Factors of
-    integers or booleans become float64: there are no kernels for them.
+    integers or booleans become float64: there are no kernels for them. Products of arrays are computed on
+    `device`, "cpu" or such as "opencl:0".
 
     >>> op = KSOperator([np.ones((1, 3, 2, 2)), np.ones((2, 2, 4, 1))])
     >>> op.shape
@@ -42,13 +43,13 @@ class KSOperator(ArrayOperator):
     array([8., 8., 8., 8., 8., 8.])
     """
 
-    def __init__(self, factors: Sequence[Array]) -> None:
+    def __init__(self, factors: Sequence[Array], device: str = "cpu") -> None:
+        self.device = device
         arrays = [np.ascontiguousarray(values) for values in factors]
         self.chain: Chain = Chain(Pattern.of(values.shape) for values in arrays)
         dtype = np.result_type(*arrays)
         super().__init__(self.chain.shape, np.dtype(np.float64) if dtype.kind in "biu" else dtype)
         self.factors = [values.astype(self.dtype, copy=False) for values in arrays]
-        self._tensors: dict[Any, list[Any]] = {}
 
     def _apply(self, x: Array, operation: str, layout: str) -> Array:
         """All factors in one call of the library."""
@@ -57,23 +58,27 @@ class KSOperator(ArrayOperator):
             return np.asarray(parts[0] + 1j * parts[1])
         dtype = np.result_type(self.dtype, x.dtype)
         factors = [values.astype(dtype, copy=False) for values in self.factors]
-        return multiply(x.astype(dtype, copy=False), factors, layout=layout, operation=operation)
+        given = x.astype(dtype, copy=False)
+        return multiply(given, factors, layout=layout, operation=operation, device=self.device)
 
     def _apply_tensor(self, x: Any) -> Any:
         import torch
 
         from kronsparse.torch import ks_linear
 
-        key = (x.device, x.dtype)
-        if key not in self._tensors:
-            self._tensors[key] = [torch.from_numpy(one).to(x.device, x.dtype) for one in self.factors]
+        # At every call: a copy that is kept would not follow factors that are written to.
+        factors = [torch.from_numpy(one).to(x.device, x.dtype) for one in self.factors]
         if x.dim() <= 2:
-            return ks_linear(x, self._tensors[key], layout="batch_last")
-        return ks_linear(x.mT, self._tensors[key]).mT
+            return ks_linear(x, factors, layout="batch_last")
+        return ks_linear(x.mT, factors).mT
+
+    def _with(self, factors: Sequence[Array]) -> KSOperator:
+        """Other factors on the same device."""
+        return KSOperator(factors, self.device)
 
     def __matmul__(self, x: Any) -> Any:
         if isinstance(x, KSOperator):
-            return KSOperator([*self.factors, *x.factors])
+            return self._with([*self.factors, *x.factors])
         return super().__matmul__(x)
 
     def __add__(self, x: Any) -> Any:
@@ -82,7 +87,7 @@ class KSOperator(ArrayOperator):
         return super().__add__(x)
 
     def _scaled(self, number: Any) -> KSOperator:
-        return KSOperator(algebra.scale(self.factors, number))
+        return self._with(algebra.scale(self.factors, number))
 
     def __pow__(self, exponent: Any) -> KSOperator:
         """The operator times itself so many times; the identity for 0."""
@@ -91,18 +96,18 @@ class KSOperator(ArrayOperator):
         if self.shape[0] != self.shape[1]:
             raise ValueError(f"operator: sizes {self.shape} given, must be square to have powers")
         if exponent == 0:
-            return KSOperator([algebra.identity(self.shape[0]).astype(self.dtype)])
-        return KSOperator([*self.factors] * int(exponent))
+            return self._with([algebra.identity(self.shape[0]).astype(self.dtype)])
+        return self._with([*self.factors] * int(exponent))
 
     def _transpose(self) -> KSOperator:
-        return KSOperator(algebra.transpose(self.factors))
+        return self._with(algebra.transpose(self.factors))
 
     def _adjoint(self) -> KSOperator:
-        return KSOperator(algebra.transpose([values.conj() for values in self.factors]))
+        return self._with(algebra.transpose([values.conj() for values in self.factors]))
 
     def conj(self) -> KSOperator:
         """The operator of the conjugate matrix."""
-        return KSOperator([values.conj() for values in self.factors])
+        return self._with([values.conj() for values in self.factors])
 
     conjugate = conj
 
@@ -110,7 +115,7 @@ class KSOperator(ArrayOperator):
         """The factors in another dtype; a complex operator has no real one."""
         if np.iscomplexobj(self.factors[0]) and np.dtype(dtype).kind != "c":
             raise ValueError(f"dtype: {np.dtype(dtype)} given, must be complex; .real is the real part")
-        return KSOperator([values.astype(dtype) for values in self.factors])
+        return self._with([values.astype(dtype) for values in self.factors])
 
     @property
     def real(self) -> KSOperator:
@@ -120,14 +125,14 @@ class KSOperator(ArrayOperator):
         array([[0., 0.],
                [0., 0.]])
         """
-        return self if self.dtype.kind != "c" else KSOperator(algebra.real_part(self.factors))
+        return self if self.dtype.kind != "c" else self._with(algebra.real_part(self.factors))
 
     @property
     def imag(self) -> KSOperator:
         """The operator of the matrix' imaginary part."""
         if self.dtype.kind != "c":
             return self._scaled(0)
-        return KSOperator(algebra.imaginary_part(self.factors))
+        return self._with(algebra.imaginary_part(self.factors))
 
     def inverse(self) -> KSOperator:
         """The inverse, factor by factor; each must have square blocks that are not singular.
@@ -135,13 +140,13 @@ class KSOperator(ArrayOperator):
         >>> KSOperator([np.full((2, 1, 1, 1), 4.0)]).inverse().factors[0].ravel()
         array([0.25, 0.25])
         """
-        return KSOperator(algebra.inverse(self.factors))
+        return self._with(algebra.inverse(self.factors))
 
     def fuse(self, index: int) -> KSOperator:
         """The same operator with factors `index` and `index` + 1 made one; see `Chain.fuse`."""
         self.chain.fused_pattern(index)
         fused = algebra.fuse(self.factors[index], self.factors[index + 1])
-        return KSOperator([*self.factors[:index], fused, *self.factors[index + 2 :]])
+        return self._with([*self.factors[:index], fused, *self.factors[index + 2 :]])
 
     def fused_as(self, chain: ChainLike) -> KSOperator:
         """The same operator with neighbours fused until it has the given chain: `Chain.planned` returns one.

@@ -26,12 +26,15 @@ def multiply(
     activation: str | None = None,
     layout: str = "batch_first",
     operation: str = "multiply",
+    device: str = "cpu",
 ) -> Array:
     """activation(K x + bias), or K^T x ("transposed"), or K^H x ("adjoint"), for values (a, b, c, d).
 
     A list of such arrays stands for the product of their matrices, left factor first, in one call.
     x is (..., features) in batch_first and (features, ...) in batch_last, and has the dtype of the values.
-    Rows may lie apart; what no stride describes, or is of another byte order or alignment, is copied.
+    Rows may lie apart. An array that one row stride does not describe, or of another byte order or alignment,
+    is copied. On another device than "cpu" ("opencl:0", "cuda:0") the arrays are copied there, and the result
+    back.
 
     >>> multiply(np.ones((5, 40)), np.ones((2, 3, 4, 5))).shape
     (5, 30)
@@ -53,14 +56,20 @@ def multiply(
     rows = int(np.prod(batch, dtype=np.int64))
     y = np.empty((rows, features) if layout == "batch_first" else (features, rows), x.dtype)
     dense_bias = None if bias is None else np.ascontiguousarray(_array("bias", bias))
-    _native.multiply_into(y, _matrix(x, layout), factors, dense_bias, activation or "none", layout, operation)
+    options = (activation or "none", layout, operation, device)
+    _native.multiply_into(y, _matrix(x, layout), factors, dense_bias, *options)
     return y.reshape((*batch, features) if layout == "batch_first" else (features, *batch))
 
 
 def gradient(
-    x: ArrayLike, g: ArrayLike, pattern: Iterable[SupportsIndex], layout: str = "batch_first"
+    x: ArrayLike,
+    g: ArrayLike,
+    pattern: Iterable[SupportsIndex],
+    layout: str = "batch_first",
+    device: str = "cpu",
 ) -> Array:
-    """The gradient with respect to values (a, b, c, d), g being that with respect to K x.
+    """The gradient with respect to values (a, b, c, d), where g is the gradient with respect to K x. Devices are
+    those of `multiply`.
 
     >>> gradient(np.ones((5, 40)), np.ones((5, 30)), (2, 3, 4, 5))[0, 0, 0, 0]
     np.float64(5.0)
@@ -68,7 +77,7 @@ def gradient(
     check_option("layout", layout, LAYOUTS)
     x, g = _array("x", x), _array("g", g)
     grad_values = np.empty(Pattern.of(pattern), x.dtype)
-    _native.gradient_into(grad_values, _matrix(x, layout), _matrix(g, layout), layout)
+    _native.gradient_into(grad_values, _matrix(x, layout), _matrix(g, layout), layout, device)
     return grad_values
 
 
