@@ -233,4 +233,4 @@ def _stacked(
         raise ValueError("operators: none given, must be at least one")
     factors = stack([one.factors for one in operators])
     dtype = np.result_type(*(one.dtype for one in operators))
-    return KSOperator([values.astype(dtype, copy=False) for values in factors])
+    return KSOperator([values.astype(dtype, copy=False) for values in factors], operators[0].device)

@@ -68,8 +68,9 @@ def gradient(
     layout: str = "batch_first",
     device: str = "cpu",
 ) -> Array:
-    """The gradient with respect to values (a, b, c, d), where g is the gradient with respect to K x. Devices are
-    those of `multiply`.
+    """The gradient with respect to values (a, b, c, d), where g is the gradient with respect to K x.
+
+    Devices are those of `multiply`.
 
     >>> gradient(np.ones((5, 40)), np.ones((5, 30)), (2, 3, 4, 5))[0, 0, 0, 0]
     np.float64(5.0)
