@@ -3,7 +3,7 @@
 // first kernels of a stream get one of each pair. Later ones get what those before the last have left, which
 // is the same again as long as it is all there is. Where two kernels leave a few multiprocessors free, blocks
 // move there and the kernels drift, until one has both of nearly all pairs: a run then takes up to a quarter
-// longer (docs/performance.md). So blocks that do nothing keep the places that would be free. Host code only;
+// longer (docs/notes/small-batches.md). So blocks that do nothing keep the places that would be free. Host code only;
 // kernel_arguments.cuh has the kernels' part.
 #pragma once
 
