@@ -1,4 +1,4 @@
-// The product for small batches in blocks of few outputs: launch and its entry in the table.
+// The small-batch kernel `narrow`: its launch and its entry in the table.
 #include <string>
 
 #include "core/implementation.hpp"
