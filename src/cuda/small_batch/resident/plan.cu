@@ -1,4 +1,4 @@
-// The product for small batches with weights that stay in registers: launch and its entry in the table.
+// The small-batch kernel `resident`: its launch and its entry in the table.
 #include <string>
 
 #include "core/implementation.hpp"
