@@ -28,9 +28,9 @@ void require(bool right, const char* what) {
 /// The 8 bytes of a barrier in shared memory.
 struct PhaseBarrier {
   std::uint16_t mark;      ///< kMark plus the parity of the phase
-  std::uint16_t arrivals;  ///< that end a phase
+  std::uint16_t arrivals;  ///< arrivals that end a phase
   std::uint16_t pending;
-  std::int16_t units;  ///< of 8 bytes, still to come from copies; below zero if they came early
+  std::int16_t units;  ///< units of 8 bytes still to come from copies; below zero if they came early
 
   static constexpr std::uint16_t kMark = 0xba50;
   [[nodiscard]] unsigned parity() const { return mark % 2u; }

@@ -204,7 +204,7 @@ class Block {
   struct Event {
     std::vector<Copy> copies;
     std::uint32_t barrier;
-    int completed_bytes;  ///< of a bulk copy; 0: an arrival
+    int completed_bytes;  ///< bytes of a bulk copy; 0: an arrival
   };
 
   static void enter(Thread& thread, const std::function<void()>& kernel);

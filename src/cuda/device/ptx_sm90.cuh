@@ -63,7 +63,8 @@ __device__ inline void prefetch_bulk(const void* from, int bytes) {
   KRONSPARSE_SM90_ASM("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(from), "r"(bytes) : "memory");
 }
 
-/// Brings a tensor map, which is an argument of the kernel, into the copy engine's cache.
+/// Brings a tensor map, which is an argument of the kernel, into the cache that the copy engine reads it
+/// from.
 __device__ inline void prefetch_map(const void* map) {
   KRONSPARSE_SM90_ASM("prefetch.tensormap [%0];\n" ::"l"(map) : "memory");
 }
@@ -86,8 +87,8 @@ __device__ inline void store_box(const void* map, int at0, int at1, int at2, int
       : "memory");
 }
 
-/// Copies a multiple of 16 bytes from shared memory to global memory. Commit and wait as for a group of
-/// copies.
+/// Copies a multiple of 16 bytes from shared memory to global memory. The copies up to commit_bulk_stores()
+/// are one group, which wait_bulk_stores() waits for.
 __device__ inline void store_bulk(void* to, std::uint32_t from, int bytes) {
   KRONSPARSE_SM90_ASM("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n" ::"l"(to), "r"(from),
                       "r"(bytes)

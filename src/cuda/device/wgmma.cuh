@@ -138,7 +138,8 @@ struct Wgmma;
 
 /// `b` describes the right operand in shared memory. The sums start at zero if `add` is 0. `_shared`: `a`
 /// describes the left operand in shared memory, with a row of terms for each sample. `_columns`: the left
-/// operand has a row of samples for each term. `_both_columns`: so has the right operand.
+/// operand has a row of samples for each term. `_both_columns`: in addition, the right operand has a row of
+/// columns for each term.
 #define KRONSPARSE_WGMMA_STRUCT(n)                                                          \
   template <>                                                                               \
   struct Wgmma<n> {                                                                         \

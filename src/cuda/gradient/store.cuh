@@ -88,7 +88,7 @@ __device__ inline void store_sums(const GradientOutput& p, const Tile& tile, std
   const auto splits = static_cast<int>(p.splits);
   const int rows = static_cast<int>(min(p.b - tile.k0, std::int64_t{p.tile_k}));
   const int columns = static_cast<int>(min(p.c - tile.l0, std::int64_t{p.tile_l}));
-  const int elements = columns * p.block_j;  // of a row
+  const int elements = columns * p.block_j;  // elements of a row
   const bool in_groups = p.block_j != 1 && p.block_j != p.d;
   const std::int64_t step = p.block_j == 1 ? p.d : 1;
   const int row_pieces = (elements + 127) / 128;

@@ -17,7 +17,7 @@ struct Product {
   std::int64_t batch = 0;
   std::int64_t a = 1, b = 1, c = 1, d = 1;
   std::int64_t x_sample = 0, x_feature = 0;
-  std::int64_t y_sample = 0, y_feature = 0;  ///< of g for the gradient
+  std::int64_t y_sample = 0, y_feature = 0;  ///< for the gradient: those of g
 };
 
 [[nodiscard]] inline Product product_of(const Problem& problem) noexcept {

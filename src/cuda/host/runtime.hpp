@@ -67,10 +67,10 @@ struct GpuFacts {
   int index = 0;
   std::string name;
   int compute_capability = 0;  ///< 90 for 9.0
-  Architecture code;           ///< what its kernels were compiled for: its own architecture or an earlier one
+  Architecture code;           ///< the architecture its kernels were compiled for: its own or an earlier one
   int multiprocessors = 0;
   std::size_t memory_bytes = 0;
-  std::size_t shared_bytes = 0;  ///< that a block may use after opting in
+  std::size_t shared_bytes = 0;  ///< shared memory that a block may use after opting in
   std::size_t l2_bytes = 0;
   double clock_hz = 0;
   double memory_rate = 0;  ///< bytes per second of a copy, read plus written; estimated

@@ -70,7 +70,7 @@ struct WidenTask {
   DType dtype = DType::f32;
   bool conjugated = false;
   bool is_wide = false;
-  std::uint64_t elements = 0;  ///< of the packed weights
+  std::uint64_t elements = 0;  ///< elements of the packed weights
   std::int64_t b = 0, c = 0, d = 0;
   std::int64_t k_stride = 0, l_stride = 0;
   std::uint64_t tiles = 1, groups = 1;

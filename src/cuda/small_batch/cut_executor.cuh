@@ -107,14 +107,14 @@ template <class Family>
   }
 }
 
-/// The answer of a kernel with many cuts. `Family` has the types Cut and Arguments and says
-///   name, kernel_name, summary, uncut          texts; the last is the refusal where no cut is possible
-///   refusal(problem), gpu_refusal(facts)       why not, empty when it can
+/// The proposal of a kernel with many cuts. `Family` has the types Cut and Arguments and defines
+///   name, kernel_name, summary, uncut          texts; the last is the refusal if no cut is possible
+///   refusal(problem), gpu_refusal(facts)       the reason; empty if there is none
 ///   choose(problem, facts)                     the cheapest cut
-///   choose(problem, facts, cut)                the cheapest that reads weights in the order of this one;
-///                                              instead, reads_as_given where none is packed
+///   choose(problem, facts, cut)                the cheapest cut that reads weights in the order of this one;
+///                                              or reads_as_given instead, if no weights are packed
 ///   kernel(dtype, cut), launch_shape(cut, product, facts)
-///   ordinary_kernel(dtype, cut)                if it has one, and is_ordinary(arguments) beside Arguments
+///   ordinary_kernel(dtype, cut)                optional, with is_ordinary(arguments) beside Arguments
 template <class Family>
 [[nodiscard]] Proposal propose_cut(const Problem& problem, Device device, const PackedOrder* packed_as) {
   if (std::string reason = Family::refusal(problem); !reason.empty()) return refused(std::move(reason));

@@ -27,7 +27,7 @@ ProductCase any_case(DType dtype, Layout layout, Picker& pick) {
   problem.operation = Operation::gradient;
   problem.dtype = dtype;
   problem.layout = layout;
-  constexpr double most_work = 1.5e6;  // of the plain loop that results are compared with
+  constexpr double most_work = 1.5e6;  // limits the plain loop that results are compared with
   do {
     problem.chain = Pattern{pick.of(blocks), pick.of(rows), pick.of(rows),
                             first ? pick.of(first_products) : pick.of(last_products)};

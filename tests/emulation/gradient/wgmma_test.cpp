@@ -62,7 +62,7 @@ TEST(GradientWgmma, AnyProblem) {
         problem.operation = Operation::gradient;
         problem.dtype = dtype;
         problem.layout = layout;
-        constexpr double most_work = 1.5e6;  // of the plain loop that results are compared with
+        constexpr double most_work = 1.5e6;  // limits the plain loop that results are compared with
         do {
           if (first)
             problem.chain = Pattern{pick.of(blocks), pick.of(rows), pick.of(rows), pick.of(products)};

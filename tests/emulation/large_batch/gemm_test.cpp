@@ -29,7 +29,7 @@ ProductCase any_case(DType dtype, Layout layout, Picker& pick) {
   Problem& problem = one.problem;
   problem.dtype = dtype;
   problem.layout = layout;
-  constexpr double most_work = 6e5;  // of the plain loop that results are compared with
+  constexpr double most_work = 6e5;  // limits the plain loop that results are compared with
   do {
     problem.chain = Pattern{pick.of(blocks), in_units(pick.of(outputs)), in_units(pick.of(terms)),
                             first ? 1 : pick.of(products)};

@@ -23,7 +23,7 @@ ProductCase any_case(DType dtype, Picker& pick) {
   Problem& problem = one.problem;
   problem.dtype = dtype;
   problem.layout = Layout::batch_first;
-  constexpr double most_work = 6e5;  // of the plain loop that results are compared with
+  constexpr double most_work = 6e5;  // limits the plain loop that results are compared with
   do {
     problem.chain = Pattern{pick.of(blocks), pick.of(features), pick.of(features), pick.of(products)};
     const std::int64_t shorter = problem.pattern().c / problem.pattern().b;  // y then has less room for x

@@ -34,7 +34,7 @@ ProductCase any_case(const Format& format, Layout layout, std::int64_t d, Picker
   problem.dtype = format.dtype;
   problem.mode = format.mode;
   problem.layout = layout;
-  constexpr double most_work = 4e5;  // of the plain loop that results are compared with
+  constexpr double most_work = 4e5;  // limits the plain loop that results are compared with
   do {
     problem.chain = Pattern{pick.of(blocks), pick.of(outputs), pick.of(terms), d};
     problem.batch = pick.of(batches);

@@ -22,7 +22,7 @@ ProductCase small_batch_case(DType dtype, Picker& pick, const std::int64_t (&row
   Problem& problem = one.problem;
   problem.dtype = dtype;
   problem.layout = Layout::batch_first;
-  constexpr double most_work = 1.5e6;  // of the plain loop that results are compared with
+  constexpr double most_work = 1.5e6;  // limits the plain loop that results are compared with
   do {
     problem.chain = Pattern{pick.of(blocks), pick.of(rows), pick.of(terms), pick.of(products)};
     problem.batch = pick.of(batches);

@@ -20,7 +20,7 @@ std::string text_of(const cuda::resident::Cut& cut) {
 
 CutCases<cuda::resident::Cut, ResidentCut> cases(cuda::resident::choices, run_resident, text_of);
 
-/// Sums as long as the shape's, or shorter by `terms_less`, rounded so that rows of x are whole.
+/// Sums as long as the shape's, or shorter by the terms of `terms_less` rows of x.
 ProductCase case_of(DType dtype, const cuda::resident::Shape& shape, std::int64_t terms_less, Picker& pick) {
   const std::int64_t outputs[] = {1, 9, 16, 23};
   const std::int64_t batches[] = {1, 7, 8, 20, 33, 64};

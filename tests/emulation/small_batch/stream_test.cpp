@@ -25,7 +25,7 @@ ProductCase any_case(DType dtype, Layout layout, Picker& pick) {
   Problem& problem = one.problem;
   problem.dtype = dtype;
   problem.layout = layout;
-  constexpr double most_work = 1.5e6;  // of the plain loop that results are compared with
+  constexpr double most_work = 1.5e6;  // limits the plain loop that results are compared with
   do {
     problem.chain = Pattern{pick.of(blocks), pick.of(rows), pick.of(terms), pick.of(products)};
     problem.batch = pick.of(batches);

@@ -268,7 +268,7 @@ double gradient_seconds(const Problem& problem, const GradientConfig& config, co
   constexpr double take_in = 64;  // bytes per clock
 
   constexpr double latency = 1200;       // clocks
-  constexpr double step_latency = 1000;  // of a warp that waits for its loads, then for its products
+  constexpr double step_latency = 1000;  // clocks of a warp that waits for its loads, then for its products
   constexpr double not_hidden = 2.2;     // measured: loads, sorting and products one after the other
   const double stage_steps = config.stage_samples / kGradientStep;
   const double block_clocks =

@@ -24,7 +24,7 @@ struct GradientShape {
   int vector;           ///< neighbouring j that a lane reads at a time; these are all the warp's j
   int row_j;            ///< j from one row to the next in shared memory, if that is constant; else 0
   int m, n;             ///< outputs k and inputs l
-  int threads;          ///< of a block, at most
+  int threads;          ///< threads of a block, at most
   int least_block = 0;  ///< the least b and c
 };
 
@@ -36,7 +36,7 @@ struct GradientOperand {
   const std::byte* data;
   std::int64_t to_next_i, to_next_row, to_next_j, to_next_sample;
   std::int64_t rows;  ///< b or c
-  int tile_rows;      ///< of a block
+  int tile_rows;      ///< rows of a block's tile
   int pitch;          ///< bytes between samples (runs, rows) or between rows (columns)
   int width;          ///< bytes of a copy: 16, 4, or 2 for addresses that allow no other
   int lanes_log;      ///< 2^lanes_log threads copy a run
@@ -155,8 +155,8 @@ class Copier {
   const GradientOperand& operand_;
   int unit_, run_, run_step_;  ///< the thread's first unit and run, and the step to its next run
   int runs_ = 0, units_ = 0;
-  int elements_ = unit_elements;  ///< of each unit, perhaps not of the last
-  int last_elements_ = 0;         ///< of the last unit; 0: the same
+  int elements_ = unit_elements;  ///< elements of each unit, except perhaps the last
+  int last_elements_ = 0;         ///< elements of the last unit; 0: the same
   const std::byte* from_;
   std::int64_t to_next_run_ = 0, to_next_units_ = 0;
 };

@@ -25,8 +25,8 @@ struct GradientSimtArgs {
   std::int64_t x_row = 0, g_row = 0;  ///< d features: from one l, or k, to the next
   /// Tiles in the order in which they run, the first fastest; then i.
   std::uint32_t splits = 1, l_tiles = 1, k_tiles = 1, groups = 1;
-  std::uint64_t first_tile = 0;  ///< of this launch
-  int chunks = 1;                ///< of samples, in one split
+  std::uint64_t first_tile = 0;  ///< first tile of this launch
+  int chunks = 1;                ///< chunks of samples in one split
   int flush_mask = -1;           ///< sums are added to the totals after chunks that have all of these bits;
                                  ///< -1: no totals
   int stages = 2;

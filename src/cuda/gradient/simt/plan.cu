@@ -32,10 +32,10 @@ constexpr std::int64_t least_samples = 128;
 /// A compiled kernel, as the launcher sees it.
 struct Kernel {
   bool batch_first;
-  int j, m, n;  ///< of a block's tile
+  int j, m, n;  ///< sizes of a block's tile
   int depth, threads, blocks;
   std::size_t stage_bytes, staging_bytes, totals_bytes;
-  double cost;  ///< of one tile's arithmetic, relative to a tile of 8 x 8 sums per thread
+  double cost;  ///< cost of one tile's arithmetic, relative to a tile of 8 x 8 sums per thread
   const void* function;
 };
 

@@ -171,7 +171,8 @@ template <class Traits>
 __device__ inline void sort_operand(std::uint32_t from, std::uint32_t to, int rows) {
   constexpr GradientWgmmaShape shape = Traits::shape;
   const int thread = static_cast<int>(threadIdx.x) % kGradientSortingThreads;
-  const int sample = thread / 8, unit = thread % 8;  // of the loaded matrix, and of its transpose
+  const int sample = thread / 8, unit = thread % 8;  // place of the lane's row: in the loaded matrix, and in
+                                                     // its transpose
   const int plane = shape.plane_bytes(rows);
   to += sample * 16;
   if constexpr (Traits::shape.octets() == 1) {

@@ -55,7 +55,7 @@ struct GemmArguments {
   std::uint32_t team_blocks;  ///< blocks that share x: one for each tile of outputs
   std::uint32_t crew_teams;   ///< teams that work side by side
   std::uint32_t crews;
-  int chunks;  ///< of 16 terms, padded to whole stages
+  int chunks;  ///< chunks of 16 terms, padded to whole stages
   int stages;
   int w_chunk_bytes;
   int w_slots;   ///< groups whose weights stay in shared memory; 0: they are streamed with x

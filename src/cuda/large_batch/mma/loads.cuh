@@ -62,11 +62,11 @@ struct MmaArguments {
   int words;                  ///< words of j in a block (planes), else 1
   int warps_k, warps_n;       ///< warps along the outputs and the samples, per word
   int tile_n;                 ///< samples of a block
-  int chunks;                 ///< of 16 terms
+  int chunks;                 ///< chunks of 16 terms
   int sub_chunks;             ///< chunks in a stage
   int planes_passes;          ///< copies of 4 bytes that a thread makes for a chunk
   int unit_passes;            ///< the same for copies of 16 bytes
-  int plane_bytes;            ///< of x, for 16 terms
+  int plane_bytes;            ///< bytes of x for 16 terms
   int x_chunk_bytes;          ///< all planes of 16 terms
   int x_stage_bytes;
   int w_chunk_bytes;
@@ -120,7 +120,7 @@ class Loader {
     const int thread = static_cast<int>(threadIdx.x);
     const int threads = static_cast<int>(blockDim.x);
     if constexpr (Traits::form == XForm::columns) {
-      const int units = p.tile_n * Traits::element_bytes / 16;  // of a row of samples; a power of two
+      const int units = p.tile_n * Traits::element_bytes / 16;  // units of a row of samples; a power of two
       const int row_units_log = 31 - __clz(units);
       l_ = thread >> row_units_log;
       column_ = thread & (units - 1);

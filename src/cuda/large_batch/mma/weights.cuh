@@ -23,7 +23,7 @@ struct WeightOrder {
   std::int64_t a, b, c, d;  ///< sizes of the product: b outputs, c terms
   std::int64_t j_groups;    ///< groups of neighbouring j
   std::int64_t k_tiles;
-  std::int64_t chunks;  ///< of 16 terms
+  std::int64_t chunks;  ///< chunks of 16 terms
   int j_count;          ///< products in a group
   int tile_k;           ///< outputs in a tile, a multiple of 16
   bool wide;            ///< 4-byte elements: two fragments of 8 terms instead of one of 16

@@ -21,8 +21,8 @@ struct MultiplySimtArgs {
   /// Tiles in the order in which they run, the first fastest: tiles of outputs (they read the same samples),
   /// some groups of j (they share cache lines), tiles of samples, the other groups, i.
   std::uint32_t output_tiles = 1, inner_groups = 1, sample_tiles = 1, outer_groups = 1;
-  std::uint64_t first_tile = 0;  ///< of this launch
-  int chunks = 1;                ///< of l
+  std::uint64_t first_tile = 0;  ///< first tile of this launch
+  int chunks = 1;                ///< chunks of l
   int last_chunk = 1;            ///< its depth
   int stages = 2;                ///< buffers of the pipeline, 2 to 4
   Activation activation = Activation::none;

@@ -23,10 +23,10 @@ using namespace simt;
 /// A compiled kernel, as the launcher sees it.
 struct Kernel {
   bool batch_first;
-  int j, m, n;  ///< of a block's tile
+  int j, m, n;  ///< sizes of a block's tile
   int depth, threads;
   std::size_t stage_bytes, staging_bytes;
-  double cost;  ///< of one tile's arithmetic, relative to a tile of 8 x 8 sums per thread
+  double cost;  ///< cost of one tile's arithmetic, relative to a tile of 8 x 8 sums per thread
   const void* function;
 };
 

@@ -11,12 +11,12 @@ namespace kronsparse::cuda::simt {
 /// registers, until the sums are there.
 template <class T>
 struct Target {
-  T* start;                    ///< of row 0, column 0, j 0
-  const T* bias;               ///< of column 0, j 0; null for none
+  T* start;                    ///< address of row 0, column 0, j 0
+  const T* bias;               ///< bias of column 0, j 0; null for none
   std::int64_t row_stride;     ///< between neighbouring rows of y
   std::int64_t column_stride;  ///< neighbouring j are contiguous
   std::int64_t bias_stride;    ///< between neighbouring columns of the bias; neighbouring j are contiguous
-  int rows, columns, js;       ///< that exist
+  int rows, columns, js;       ///< sizes that exist
   Activation activation;
   bool vectors;  ///< f32: whether four elements are stored at once, along j, or along the contiguous side of
                  ///< the only j

@@ -243,7 +243,7 @@ struct OperandLoader {
 
   const T* source = nullptr;  ///< this thread's first element in the next chunk
   std::int64_t row_stride = 0, depth_stride = 0;
-  int row = 0, depth = 0;  ///< of that element
+  int row = 0, depth = 0;  ///< place of that element
   int shared = 0;          ///< its place in the buffer
   int rows = 0;            ///< rows that exist from there on; none for lanes without a j
   bool vectors = false;    ///< whether four rows are copied at a time, 16-byte aligned

@@ -24,10 +24,10 @@ struct SortJob {
   const std::uint16_t* from = nullptr;
   std::uint16_t* to = nullptr;
   std::int64_t from_sample = 0, to_sample = 0;  ///< elements
-  std::uint32_t runs = 0;                       ///< of a sample
-  Divisor length_runs;                          ///< of a block i
+  std::uint32_t runs = 0;                       ///< runs of a sample
+  Divisor length_runs;                          ///< runs of a block i
   Divisor sample_tiles;
-  std::uint32_t tiles = 0;  ///< of all samples
+  std::uint32_t tiles = 0;  ///< tiles of all samples
   bool in_pieces = true;    ///< whether the unsorted side lies at multiples of 16 bytes
 };
 

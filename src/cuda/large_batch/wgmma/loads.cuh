@@ -43,7 +43,7 @@ struct WgmmaShape {
 struct XTile {
   int samples;
   int words;      ///< words of j in a block; for lines, j themselves; 1 for rows and columns
-  int row_bytes;  ///< of a sample (columns: of a term)
+  int row_bytes;  ///< bytes of a sample's row (columns: of a term's)
   int bytes;
 };
 
@@ -70,7 +70,7 @@ struct WgmmaArguments {
   std::int64_t x_row_step;         ///< bytes to the next sample, or (columns) to the next term
   std::int64_t x_chunk_step;       ///< bytes over 16 terms
   Divisor n_tiles;                 ///< tiles of samples
-  Divisor k_tiles, j_groups;       ///< of the order
+  Divisor k_tiles, j_groups;       ///< as in the order of weights
   std::uint32_t tiles;             ///< groups times tiles of samples
   std::uint32_t blocks_per_group;  ///< resident weights: 0 if blocks cannot be shared out evenly
   std::uint32_t bundle_groups;     ///< streamed weights: j groups whose weights stay in L2 together

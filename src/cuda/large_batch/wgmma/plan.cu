@@ -58,8 +58,8 @@ class WgmmaExecutor final : public CudaExecutor {
   Problem problem_;
   WgmmaConfig config_;
   WgmmaKernel kernel_;
-  /// Whether a multiprocessor has one block only. Of two blocks that begin while the packing kernel ends,
-  /// both would go to the first free multiprocessor, and another would have none.
+  /// Whether a multiprocessor has one block only. Two blocks that begin while the packing kernel ends would
+  /// both go to the first free multiprocessor, and another would have none.
   bool is_alone_;
 };
 

@@ -60,7 +60,7 @@ struct WgmmaConfig {
   std::size_t shape_index = 0;  ///< in the table of its element size
   WgmmaShape shape{};
   int tile_n = 64;  ///< samples
-  int words = 1;    ///< of j in a block
+  int words = 1;    ///< words of j in a block
   int stages = 0;
   bool resident = false;  ///< the weights of a group stay in shared memory
   WgmmaOrder order{};

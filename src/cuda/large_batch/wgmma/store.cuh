@@ -18,7 +18,7 @@ struct WgmmaTraits {
   static constexpr int n = S.n;
   static constexpr int sub_chunks = S.sub_chunks;
   static constexpr int word_products = half && S.form == XForm::planes ? 2 : 1;
-  static constexpr int words = products / word_products;  ///< of one warpgroup
+  static constexpr int words = products / word_products;  ///< words of one warpgroup
   static constexpr XTile x = x_tile(S, element_bytes);
   static constexpr int tile_n = x.samples;
 

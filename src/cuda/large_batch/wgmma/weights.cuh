@@ -20,7 +20,7 @@ struct WgmmaOrder {
   std::int64_t a, b, c, d;  ///< sizes of the product: b outputs, c terms
   std::int64_t j_groups;    ///< groups of neighbouring j
   std::int64_t k_tiles;
-  std::int64_t chunks;  ///< of 16 terms, padded to whole stages
+  std::int64_t chunks;  ///< chunks of 16 terms, padded to whole stages
   int j_count;          ///< products in a group
   int tile_k;           ///< outputs in a tile, a multiple of 8
   int parts;            ///< 1, or 2 for floats

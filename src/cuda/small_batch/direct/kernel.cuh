@@ -98,8 +98,9 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
 
   constexpr int result_tiles = shape.result_tiles(), operands = shape.operands();
   constexpr bool x_is_left = shape.x_is_left();
-  // With one tile of samples, the loaded registers are already the left operand. Its upper half then holds
-  // the pairs of the other product, and vice versa. So each product has sums of its own.
+  // With one tile of samples the loaded registers are the left operand as they are. Its lower half (rows g)
+  // holds the pairs of the first product, its upper half (rows g + 8) those of the second. So each product
+  // has sums of its own, of which one half counts.
   constexpr bool is_crossed = x_is_left && tiles == 1;
   float sums[is_crossed ? 2 : result_tiles][operands][4] = {};
   using Rows = std::conditional_t<shape.as_given, RowsOfWeights<shape>, PackedWeights>;
@@ -191,7 +192,8 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
   const auto gather = [&](float(&of_item)[floats], int item) {
 #pragma unroll
     for (int f = 0; f < floats; ++f) {
-      // An item is an operand's sums, or the sums of all j of an output, one tile of outputs after the other.
+      // If x is the left operand, an item is the four sums of one operand. Otherwise it has all j of one or
+      // more sums of a tile of outputs.
       constexpr int items_of_outputs = shape.items() / outputs;
       const int at = item % items_of_outputs * (floats / block_j) + f / block_j;
       of_item[f] = x_is_left ? sums[item / operands][item % operands][f]

@@ -126,7 +126,7 @@ struct Cut {
   Shape shape{8, 8, 1};
   int steps = 1;
   int rows = 1, l_warps = 1, sample_warps = 1;
-  int row_blocks = 1;  ///< of one i
+  int row_blocks = 1;  ///< row blocks of one i
   int j_groups = 1;    ///< d / block_j
   int sample_blocks = 1;
 

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t max_blocks = std::int64_t{1} << 27;
 constexpr std::int64_t max_slabs = std::int64_t{1} << 20;
 constexpr int max_stage_slabs = 4;
-constexpr int most_blocks = 8;  // that fit on a multiprocessor
+constexpr int most_blocks = 8;  // blocks that fit on a multiprocessor
 
 /// x as a tensor. If the block has all j, terms and j of a sample are contiguous, in whole boxes or not. Else
 /// 8 or 16 j of each term are.
@@ -51,9 +51,10 @@ constexpr double start = 2.49e-6;           // a kernel that does little, and th
 constexpr double memory_share = 1.09;       // rate of reading weights, over that of a copy
 constexpr double copy_rate = 83.3 * clock;  // to each multiprocessor
 constexpr double element_rate = 1 * clock;  // when threads copy
-constexpr double request_clocks = 275;      // of the thread that requests x, for each copy
-constexpr double wait_clocks = 304, slab_clocks = 79, output_clocks = 0.342;    // of a warpgroup
-constexpr double x_refill_seconds = 1.565e-6, weight_refill_seconds = 2.19e-6;  // of all stages of a ring
+constexpr double request_clocks = 275;      // clocks of the thread that requests x, for each copy
+constexpr double wait_clocks = 304, slab_clocks = 79, output_clocks = 0.342;    // clocks of a warpgroup
+constexpr double x_refill_seconds = 1.565e-6, weight_refill_seconds = 2.19e-6;  // to refill all stages of a
+                                                                                // ring
 constexpr double add_seconds = 0.165e-6, add_rate = 276 * clock;
 constexpr double exchange_seconds = 0.413e-6, exchange_rate = 20.8 * clock;
 // For two blocks, where all warpgroups add up; and for each further warpgroup.
@@ -118,7 +119,7 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double other = std::max(from_memory + to_blocks + working - longest, 0.0);
   // The next kernel's first weights are there when it begins; for the rest it waits as this one does.
   const double gained = gained_seconds(from_memory, to_blocks);
-  // Of cuts that are equal so far, those with more stages of both rings are better.
+  // If cuts are equal so far, those with more stages of both rings are better.
   const double body = longest + mixed * other + 0.002 * (x_refills + weight_refills) - overlap * gained;
 
   return start + body + cut.stage_slabs * slab_seconds + waves * ending_seconds(cut, at_work) +

@@ -31,19 +31,19 @@
 namespace kronsparse::cuda::narrow {
 
 inline constexpr int max_samples = 64;       ///< rows of one product
-inline constexpr int box_row_bytes = 128;    ///< of one sample
+inline constexpr int box_row_bytes = 128;    ///< bytes of one sample
 inline constexpr int step_terms = 16;        ///< terms of one instruction
-inline constexpr int barrier_bytes = 16;     ///< of a stage: one for full, one for empty
+inline constexpr int barrier_bytes = 16;     ///< a stage has two: one for full, one for empty
 inline constexpr int producer_threads = 64;  ///< the last of a block: a warp for weights, one for x
 inline constexpr int barriers_are_there = 1, sums_are_there = 2;  ///< numbered barriers
 inline constexpr int lent_to_sender = 3, lent_to_keeper = 4;
-inline constexpr int own_products_are_done = 5;  ///< of the first warpgroup; the next numbers are those of
-                                                 ///< the others
+inline constexpr int own_products_are_done = 5;  ///< for the first warpgroup; the next numbers are for the
+                                                 ///< others
 
 /// The work of a block. Every shape has its own kernel.
 struct Shape {
   int block_j;  ///< neighbouring j: all of d, or 8 or 16 of them
-  int outputs;  ///< of each j
+  int outputs;  ///< outputs of each j
 
   [[nodiscard]] __host__ __device__ constexpr int block_outputs() const { return block_j * outputs; }
   /// Sums of a lane.
@@ -129,7 +129,7 @@ struct Cut {
   int k_blocks = 1;
   int splits = 1;  ///< blocks of a cluster that split l
   int warpgroups = 1;
-  int slabs = 1;  ///< of a block
+  int slabs = 1;  ///< slabs of a block
   int stage_slabs = 1;
   int x_stages = 1, weight_stages = 1;
   bool joins_boxes = false;  ///< one copy brings all boxes of a stage
@@ -209,8 +209,9 @@ struct SharedLayout {
 
 /// How warpgroups lend each other sums, if two blocks split l (exchange.cuh).
 struct Lending {
-  /// Offsets in shared memory for each warp: [0] the half that the first warpgroup lends; [1] of the
-  /// warpgroups that lend both halves, the one that the keeper collects.
+  /// Offsets in shared memory for each warp of the first warpgroup; other warpgroups lend `lender_bytes`
+  /// further each. [0]: the first half that a warpgroup lends. [1]: for warpgroups that lend both, the half
+  /// that the keeper collects.
   int places[2][4];
   int lender_bytes;     ///< from one warpgroup's place to the next
   int done_threads;     ///< threads whose products must be done before anything is lent
@@ -292,7 +293,7 @@ struct Arguments {
   const void* bias;  ///< null when there is none
   Cut cut;
   bool boxes;   ///< whether tensor copies bring x; else threads do
-  int swizzle;  ///< of units in a box: these bits of a sample's number
+  int swizzle;  ///< the bits of a sample's number that swizzle units in a box
   int batch;
   Activation activation;
   std::int64_t b, c, d;

@@ -36,7 +36,7 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   // Added to the cost of every pass but the first: products, and sums that meet.
   const double work_seconds = d >= 64 ? 0.34e-6 : d >= 32 ? 0.30e-6 : d >= 8 ? 0.175e-6 : 0;
 
-  const double size = cut.shape.fragments / 32.0;  // of a block
+  const double size = cut.shape.fragments / 32.0;  // size of a block
   const double blocks = static_cast<double>(blocks_of(cut, p)), passes = cut.passes;
   const double of_each = std::ceil(blocks / std::max(facts.multiprocessors, 1));
   const double waves = std::ceil(of_each / cut.shape.blocks_at_once());

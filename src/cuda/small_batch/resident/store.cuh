@@ -122,7 +122,7 @@ class SumStore {
   const Arguments& args_;
   std::uint32_t sums_;
   int outputs_left_;     ///< outputs from the block's first on
-  int sample_, output_;  ///< of the thread's first unit
+  int sample_, output_;  ///< place of the thread's first unit
   int left_;             ///< samples from that one on
   std::int64_t first_feature_;
   T* y_;

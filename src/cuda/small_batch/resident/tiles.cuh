@@ -27,7 +27,7 @@ namespace kronsparse::cuda::resident {
 
 inline constexpr int warps = 8, threads = warps * 32;
 inline constexpr int tile_outputs = 16, tile_samples = 8, step_terms = 16;
-inline constexpr int row_bytes = 128, row_elements = row_bytes / 2;  ///< of x in shared memory, swizzled
+inline constexpr int row_bytes = 128, row_elements = row_bytes / 2;  ///< rows of x in shared memory, swizzled
 inline constexpr int max_elements = 4096;                            ///< c·d at most, in elements of x
 inline constexpr int max_samples = 64;
 

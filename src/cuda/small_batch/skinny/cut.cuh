@@ -8,7 +8,7 @@
 
 namespace kronsparse::cuda::skinny {
 
-inline constexpr int max_warps = 8;         ///< of a block
+inline constexpr int max_warps = 8;         ///< warps of a block
 inline constexpr int tile_bytes = 32 * 16;  ///< one load of 16 bytes for each lane
 
 /// A tile of weights, (tile_k outputs, tile_l terms), and which of them a lane's 16 bytes hold.
@@ -49,7 +49,7 @@ struct Cut {
   int rows_per_group = 1;  ///< a power of two
   int groups = 1;          ///< groups that a block works through; x is staged once
   int segments = 1;        ///< parts of a block's l that are staged one after the other
-  int tiles_per_warp = 1;  ///< of one row and segment
+  int tiles_per_warp = 1;  ///< tiles of one row and segment
   int k_blocks = 1;        ///< blocks that share a panel's rows
   int j_groups = 1;
   int run = 1;          ///< neighbouring l in the 16 bytes of x that a thread takes at once

@@ -172,7 +172,7 @@ class Bound {
   [[nodiscard]] double finishing(int groups) const { return groups * group_ + (groups - 1) * group_seconds; }
 
   double sms_ = 0, panels_ = 0;
-  int most_warps_ = 0, resident_ = 0;  ///< of an SM at once; the second counts blocks, by memory alone
+  int most_warps_ = 0, resident_ = 0;  ///< warps of an SM at once; blocks of an SM, by memory alone
   bool is_segmented_ = false;
   double common_ = 0;  ///< the part that does not depend on rows
   double x_ = 0, waits_of_warp_ = 0, wait_ = 0, group_ = 0;
@@ -256,7 +256,7 @@ void for_each_completion(Cut cut, const Product& p, const GpuFacts& facts, const
   }
 }
 
-constexpr int max_branches = 4 * 4 * 4 * 4;  // of j_group, n_tiles, cluster and warps_per_row
+constexpr int max_branches = 4 * 4 * 4 * 4;  // choices of j_group, n_tiles, cluster and warps_per_row
 
 Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_as) {
   const Product p = planned_product_of(problem);

@@ -8,7 +8,7 @@
 namespace kronsparse::cuda::stream {
 namespace {
 
-constexpr std::int64_t max_blocks = std::int64_t{1} << 27;  // of weights
+constexpr std::int64_t max_blocks = std::int64_t{1} << 27;  // blocks of weights
 constexpr int vector = 8;                                   // elements in 16 bytes
 
 constexpr double clock = 1.7e9, registers = 96;
@@ -256,7 +256,7 @@ void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit)
   }
 }
 
-constexpr int max_branches = 3 * 4 * 4;  // of j_group, samples and cluster
+constexpr int max_branches = 3 * 4 * 4;  // choices of j_group, samples and cluster
 
 Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_as) {
   const Product p = planned_product_of(problem);

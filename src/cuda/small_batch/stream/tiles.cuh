@@ -23,10 +23,11 @@ namespace kronsparse::cuda::stream {
 inline constexpr int max_warpgroups = 4;
 inline constexpr int tile_k = 64;                             ///< outputs of a row
 inline constexpr int step_l = 16;                             ///< terms of one instruction
-inline constexpr int step_bytes = tile_k * step_l * 2;        ///< of weights
+inline constexpr int step_bytes = tile_k * step_l * 2;        ///< bytes of weights for a step
 inline constexpr int chunk_steps = 4;                         ///< steps whose weights arrive together
 inline constexpr int chunk_bytes = chunk_steps * step_bytes;  // 8 KB
-inline constexpr int barrier_bytes = 16;                      ///< of a stage: one for full, one for empty
+inline constexpr int barrier_bytes = 16;                      ///< a stage has two: one for full, one for
+                                                              ///< empty
 inline constexpr int producer_threads = 32;                   ///< the last of a block
 inline constexpr int barriers_are_there = 1, x_is_there = 2;  ///< numbered barriers
 
@@ -41,12 +42,12 @@ struct Cut {
   int j_group = 1, j_groups = 1;
   int cluster = 1;     ///< blocks that split l
   int warpgroups = 1;  ///< warpgroups that multiply
-  int threads = 128;   ///< of the block, without the producer's
-  int rows = 1;        ///< of a warpgroup
-  int chunks = 1;      ///< of a row
+  int threads = 128;   ///< threads of the block, without the producer's
+  int rows = 1;        ///< rows of a warpgroup
+  int chunks = 1;      ///< chunks of a row
   int stages = 1;      ///< chunks of a warpgroup that shared memory holds
   int k_blocks = 1;
-  int run = 1;           ///< of the order of terms
+  int run = 1;           ///< run of the order of terms (TermOrder)
   int bytes = 0;         ///< bytes of x in one load, if x is aligned (see XPlace)
   bool boxes = false;    ///< whether tensor copies bring x, if it is aligned
   bool collects = true;  ///< whether results are collected in shared memory, so that rows of y are stored
@@ -67,7 +68,7 @@ struct Cut {
 struct SharedLayout {
   int vector;    ///< from 16 bytes of terms to the next 16, for all samples; an odd number of 16 bytes
   int plane;     ///< from one j to the next
-  int results;   ///< of the block's share of samples: [sample][k][j]
+  int results;   ///< results of the block's share of samples: [sample][k][j]
   int result;    ///< from one sample's results to the next; an odd number of 16 bytes
   int partials;  ///< partial sums of the block's share of samples: [row][rank][output][sample]
   int weights;   ///< [warpgroup][stage]
