@@ -29,18 +29,19 @@ namespace kronsparse::cuda {
   constexpr std::int64_t least_terms = 16;
   const std::int64_t terms = product_of(problem).c;
   if (problem.dtype == DType::f32 && problem.mode == Mode::fp32 && terms < least_terms)
-    return message("sums of {} terms would be less accurate than a library's, it takes {} or more", terms,
-                   least_terms);
+    return message("needs sums of at least {} terms to be as accurate as a library; here {}", least_terms,
+                   terms);
   constexpr std::int64_t limit = std::int64_t{1} << 31;
   const Pattern& pattern = problem.pattern();
-  if (pattern.b >= limit || pattern.c >= limit || pattern.d >= limit) return "counts b, c and d in 32 bits";
+  if (pattern.b >= limit || pattern.c >= limit || pattern.d >= limit)
+    return message("needs b, c and d below 2^31; the pattern is {}", pattern.to_string());
   return {};
 }
 
 /// The same for kernels that multiply half types alone.
 [[nodiscard]] inline std::string half_refusal(const Problem& problem) {
   if (std::string reason = tensor_core_refusal(problem); !reason.empty()) return reason;
-  return problem.dtype == DType::f32 ? "takes half types, f32 has its own kernels" : "";
+  return problem.dtype == DType::f32 ? "takes the half types f16 and bf16, not f32" : "";
 }
 
 /// Why a kernel for at most `most` samples cannot take the problem; empty when it can.
@@ -53,8 +54,8 @@ namespace kronsparse::cuda {
 /// up to `most`. Empty when it can.
 [[nodiscard]] inline std::string row_refusal(const Product& p, int row_elements, int most) {
   if (p.c <= most / p.d && p.c * p.d % row_elements == 0) return {};
-  return message("takes rows of a multiple of {} elements of x, up to {}, not {} times {}", row_elements,
-                 most, p.c, p.d);
+  return message("needs terms·d to be a multiple of {} and at most {}; here {}·{} = {}", row_elements, most,
+                 p.c, p.d, p.c * p.d);
 }
 
 /// Why the GPU, or the code that was compiled for it, lacks this compute capability (80 for 8.0); empty when

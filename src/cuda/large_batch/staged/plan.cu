@@ -124,12 +124,16 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
   if (std::string reason = half_refusal(problem); !reason.empty()) return refused(std::move(reason));
   const Product p = product_of(problem);
   if (problem.layout != Layout::batch_first || p.d < 2 || p.d > most_d || p.d % 2 != 0)
-    return refused(message("takes batch_first with even d up to {}", most_d));
+    return refused(message("takes batch_first with even d up to {}, not {} with d = {}", most_d,
+                           name(problem.layout), p.d));
   if (p.b % kRunFeatures != 0 || p.c % kRunFeatures != 0)
     return refused(message("takes b and c that are multiples of {}, not {} and {}", kRunFeatures,
                            problem.pattern().b, problem.pattern().c));
   if (p.y_sample != p.a * p.b * p.d)
-    return refused("puts chunks into y in between, which has to be without gaps");
+    return refused(
+        message("needs y without gaps, because chunks lie there in between; its rows have {} elements and "
+                "lie {} apart",
+                p.a * p.b * p.d, p.y_sample));
   const GpuFacts& facts = gpu(device);
   if (std::string reason = hopper_refusal(facts); !reason.empty()) return refused(std::move(reason));
   const GemmConfig tile = gemm_config(staged_part(problem, 1, 1), facts);
@@ -138,7 +142,8 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
     return refused(std::move(reason));
   const StagedConfig config = staged_config(problem, facts);
   if (config.levels.empty())
-    return refused(message("needs later samples for a chunk to lie in, {} are too few", p.batch));
+    return refused(message(
+        "needs a larger batch, because chunks lie in the rows of later samples; {} are too few", p.batch));
   const Problem rest_problem = staged_rest(problem, config);
   Proposal rest = wgmma_implementation().propose(rest_problem, device, nullptr);
   if (!rest.refusal.empty()) return rest;

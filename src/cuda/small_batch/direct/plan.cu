@@ -15,7 +15,7 @@ namespace {
 /// Why neither `direct` nor `unpacked` takes a problem; empty when they may.
 std::string common_refusal(const Problem& problem) {
   if (std::string reason = half_refusal(problem); !reason.empty()) return reason;
-  if (problem.layout != Layout::batch_first) return "takes batch_first only";
+  if (problem.layout != Layout::batch_first) return "takes batch_first only, not batch_last";
   if (std::string reason = batch_refusal(problem, direct::max_samples); !reason.empty()) return reason;
   const std::int64_t d = problem.pattern().d, terms = product_of(problem).c;
   if (d % 2 != 0 && d != 1) return message("takes even d and 1, not {}", d);
