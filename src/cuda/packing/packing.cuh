@@ -197,7 +197,7 @@ template <PackForm form, class Index>
 __host__ __device__ __forceinline__ void pack_item(const PackTask& task, Place<Index> place) {
   constexpr int at_once = form.repeats_at_once();
   const auto pack = [&]<int count>(std::integral_constant<int, count>) {
-    Vector<form.vector_bytes()> vectors[count][form.vectors()];
+    Vector<form.vector_bytes()> vectors[count][form.vectors()];  // (repeats, vectors of an item)
     KRONSPARSE_UNROLL
     for (int repeat = 0; repeat < count; ++repeat) {
       Place<Index> at = place;

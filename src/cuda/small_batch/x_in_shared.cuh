@@ -139,7 +139,7 @@ class XStager {
     const int l_step = order_.vectors() * (vector / j_count);
     for_samples_and_pieces<at_once>(order_.vectors() << second_j, [&](int first_sample, int step, int piece) {
       const int j = (piece & second_j) * j_count, column = piece >> second_j;
-      uint4 in[at_once][j_count];
+      uint4 in[at_once][j_count];  // (samples, vectors)
 #pragma unroll
       for (int u = 0; u < at_once; ++u) {
         const int sample = first_sample + u * step;

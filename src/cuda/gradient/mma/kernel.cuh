@@ -54,7 +54,7 @@ __device__ inline WarpPlace warp_place(const GradientArguments& p) {
 }
 
 template <class Traits>
-using Sums = float[Traits::products][Traits::m_tiles][Traits::n_tiles][4];
+using Sums = float[Traits::products][Traits::m_tiles][Traits::n_tiles][4];  // (j, 16 k, 8 l, 4 sums)
 
 template <class Traits>
 __device__ inline void multiply(float (&sums)[4], const uint4& a, std::uint32_t b0, std::uint32_t b1) {
@@ -106,7 +106,7 @@ __device__ inline void multiply_runs(const GradientArguments& p, std::uint32_t g
                                      Sums<Traits>& sums) {
   constexpr int vector = Traits::products;
   const int eight_rows = 16 * (Traits::shape.row_j != 0 ? Traits::shape.row_j : p.out.block_j);
-  Piece<vector> a[2 * Traits::m_tiles];
+  Piece<vector> a[2 * Traits::m_tiles];  // (8 k)
 #pragma unroll
   for (int at = 0; at < 2 * Traits::m_tiles; ++at)
     load_piece<vector>(g + at * eight_rows, 4 * p.g.pitch, a[at]);
@@ -141,7 +141,7 @@ __device__ inline void multiply_matrices(const GradientArguments& p, const WarpP
           from + (step * kGradientStep + eight_samples * 8 + r) * operand.pitch + row * 2);
     }
   };
-  uint4 a[Traits::m_tiles];
+  uint4 a[Traits::m_tiles];  // (16 k)
 #pragma unroll
   for (int m = 0; m < Traits::m_tiles; ++m) a[m] = load(p.g, g, at.m + m * 16 + low * 8, high);
 #pragma unroll

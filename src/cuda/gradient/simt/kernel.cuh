@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(K::Tile::threads, K::blocks)
   const Place<Tile> place;
   const int left_at = place.j * G::plane + place.row();
   const int right_at = G::elements + place.j * X::plane + place.column();
-  Sum sums[Tile::TM][Tile::TN] = {};
+  Sum sums[Tile::TM][Tile::TN] = {};  // (k, l)
   auto* const totals = reinterpret_cast<Run<Sum, K::run>*>(shared_bytes + args.totals_at);
   const bool flushes = K::has_totals && args.flush_mask != -1;
   if (flushes) {

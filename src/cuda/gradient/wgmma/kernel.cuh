@@ -22,7 +22,7 @@ struct GradientWgmmaTraits {
 namespace gradient {
 
 template <class Traits>
-using WgmmaSums = float[Traits::shape.products][Traits::shape.n / 2];
+using WgmmaSums = float[Traits::shape.products][Traits::shape.n / 2];  // (j, sums of a lane)
 
 /// Requests stages as they become empty, or sorts them. Called by the last warpgroup.
 template <class Traits>

@@ -359,7 +359,7 @@ class Consumer {
   int warpgroup_, warp_, lane_;
   RingPlace place_;
   int out_turn_ = 0;
-  float sums_[kBoxes][kShape.n / 2];
+  float sums_[kBoxes][kShape.n / 2];  // (boxes of 64 samples, sums of a lane)
 };
 
 }  // namespace gemm

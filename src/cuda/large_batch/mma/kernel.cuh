@@ -23,7 +23,7 @@ __device__ inline WarpPlace warp_place(const MmaArguments& p) {
 }
 
 template <class Traits>
-using Accumulators = float[Traits::products][Traits::k_tiles][Traits::n_tiles][4];
+using Accumulators = float[Traits::products][Traits::k_tiles][Traits::n_tiles][4];  // (j, 16 k, 8 n, 4 sums)
 
 /// Splits a float into a TF32 number and the remainder. An infinity leaves a NaN: the epilogue computes such
 /// results again.
@@ -43,7 +43,7 @@ __device__ inline void split(const uint4& bits, uint4& high, uint4& low) {
 template <class Traits>
 __device__ inline void multiply_chunk_half(const MmaArguments& p, const WarpPlace& at, std::uint32_t x,
                                            std::uint32_t weights, Accumulators<Traits>& sums) {
-  std::uint32_t b[Traits::products][Traits::n_tiles][2];
+  std::uint32_t b[Traits::products][Traits::n_tiles][2];  // (j, 8 samples, pairs of terms)
   if constexpr (Traits::form == XForm::planes) {
     const std::uint32_t from = x + at.word * p.plane_bytes + (at.n * Traits::warp_n + at.g) * 64 + at.t * 16;
 #pragma unroll

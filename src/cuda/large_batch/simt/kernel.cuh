@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(K::Tile::threads, K::blocks)
   const int left_at = place.j * X::plane + place.row();
   const int right_at = X::elements + place.j * Tile::N + place.column();
   const int pair_at = X::elements + place.j * Tile::N + place.pair_column();
-  Sum sums[Tile::TM][Tile::TN] = {};
+  Sum sums[Tile::TM][Tile::TN] = {};  // (samples, outputs)
   run_pipeline(
       args.chunks, args.stages,
       [&](int chunk, int stage) {

@@ -77,8 +77,8 @@ class Consumer {
           (p_.w_stage_bytes == 0 ? chunk * p_.w_chunk_bytes : place_.at * p_.w_stage_bytes);
       // Operands have registers of their own until their products are done: the compiler lets no wgmma be
       // under way across the end of a stage.
-      Operands16<Traits> operands[Traits::sub_chunks][kOperands];
-      Raw raw[2];
+      Operands16<Traits> operands[Traits::sub_chunks][kOperands];  // (chunks, words)
+      Raw raw[2];                                                  // the chunk in use, and the next
       load(raw[0], x);
 #pragma unroll
       for (int sub = 0; sub < Traits::sub_chunks; ++sub) {
@@ -295,7 +295,7 @@ class Consumer {
   LanePlace at_;
   RingPlace place_;
   Sums<Traits> sums_;
-  float short_sums_[Traits::compensated ? Traits::products : 1][Traits::n / 2];
+  float short_sums_[Traits::compensated ? Traits::products : 1][Traits::n / 2];  // (j, sums of a lane)
 };
 
 }  // namespace wgmma

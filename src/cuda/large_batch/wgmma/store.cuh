@@ -32,7 +32,7 @@ struct WgmmaTraits {
 namespace wgmma {
 
 template <class Traits>
-using Sums = float[Traits::products][Traits::n / 2];
+using Sums = float[Traits::products][Traits::n / 2];  // (j, sums of a lane)
 
 /// A lane's place in the block's tile. It holds results of samples `row` and `row` + 8, for outputs 8q + 2t
 /// and 8q + 2t + 1 of every q.

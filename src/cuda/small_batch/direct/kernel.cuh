@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
   // holds the pairs of the first product, its upper half (rows g + 8) those of the second. So each product
   // has sums of its own, of which one half counts.
   constexpr bool is_crossed = x_is_left && tiles == 1;
-  float sums[is_crossed ? 2 : result_tiles][operands][4] = {};
+  float sums[is_crossed ? 2 : result_tiles][operands][4] = {};  // (tiles of samples, operands, 4 sums)
   using Rows = std::conditional_t<shape.as_given, RowsOfWeights<shape>, PackedWeights>;
   using Weights = std::conditional_t<shape.as_given, StepOfWeights<shape>, PackedWeights>;
   const auto multiply = [&](const StepOfX<shape>& x_of_step, const Weights& weights_of_step, int step) {
@@ -238,7 +238,7 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
     constexpr int parts_at_once = 4;  // so that their loads do not wait for each other
 #pragma unroll 1
     for (int first_part = 0; first_part < cut.l_warps; first_part += parts_at_once) {
-      uint4 parts[parts_at_once][floats / 4];
+      uint4 parts[parts_at_once][floats / 4];  // (parts of l, fours of an item)
 #pragma unroll
       for (int p = 0; p < parts_at_once; ++p)
 #pragma unroll

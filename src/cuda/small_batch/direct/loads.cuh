@@ -97,7 +97,7 @@ class StepOfX {
   }
 
  private:
-  std::uint32_t words_[tiles][loads * load_words];
+  std::uint32_t words_[tiles][loads * load_words];  // (tiles of samples, words of the lane)
 };
 
 /// The first output, j and sample of a warp.

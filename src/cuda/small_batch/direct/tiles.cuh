@@ -1,8 +1,8 @@
 // The small-batch kernel `direct`: shapes, cuts and the order of weights.
 //
-// It is for small batches in batch_first, where x is small and read often. x needs no shared memory: it goes
-// straight from memory to the registers that tensor cores read. A lane of the right operand (16 terms x 8
-// samples) holds four terms of one sample. It loads each of them with up to 8 neighbouring j, as they lie.
+// It is for batches up to 64 of half types in batch_first, with even d or d = 1. x needs no shared memory: it
+// goes straight from memory to the registers that tensor cores read. A lane of the right operand (16 terms x
+// 8 samples) holds four terms of one sample. It loads each of them with up to 8 neighbouring j, as they lie.
 // Byte permutations then pair the terms of one j: one load makes the operands of up to 8 products. Which four
 // terms a lane holds is free: it takes those that make a warp's loads contiguous, and the weights are packed
 // in the same order. The packed weights are the left operand. The copy engine brings them to shared memory

@@ -81,7 +81,7 @@ class StepOfWeights {
   }
 
  private:
-  std::uint32_t words_[rows][loads * load_words];
+  std::uint32_t words_[rows][loads * load_words];  // (outputs, words of the lane)
 };
 
 }  // namespace kronsparse::cuda::direct

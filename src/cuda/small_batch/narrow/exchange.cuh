@@ -32,7 +32,7 @@ __device__ inline int first_half(const Arguments& args, const BlockPlace& place)
 template <class T, int block_j, int outputs>
 class SumExchange {
  public:
-  using Sums = float[block_j][outputs / 2];
+  using Sums = float[block_j][outputs / 2];  // (j, sums of a lane)
 
   /// Computes everything that does not depend on sums, while nobody waits for it.
   __device__ SumExchange(const Arguments& args, const BlockPlace& place, const SharedLayout& layout,

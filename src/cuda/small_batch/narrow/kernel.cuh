@@ -21,7 +21,7 @@ namespace narrow {
 template <class T, int block_j, int outputs>
 class Consumer {
  public:
-  using Sums = float[block_j][outputs / 2];
+  using Sums = float[block_j][outputs / 2];  // (j, sums of a lane)
 
   __device__ Consumer(const Arguments& args, const BlockPlace& place, const Stages& stages, int warpgroup)
       : args_(args), place_(place), stages_(stages), warpgroup_(warpgroup) {}
@@ -98,7 +98,7 @@ class Consumer {
   __device__ void multiply_sorted(Sums& sums) {
     using X = SortedX<block_j>;
     X x(args_, first_half<block_j>(args_, place_));
-    std::uint32_t left[X::steps * X::products][4];
+    std::uint32_t left[X::steps * X::products][4];  // (steps and j, words of an operand)
     for_slabs([&](std::uint32_t slab, std::uint32_t weights, bool is_first) {
 #pragma unroll
       for (int pass = 0; pass < X::passes; ++pass) {

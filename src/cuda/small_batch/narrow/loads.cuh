@@ -227,7 +227,7 @@ class SortedX {
 
   int box_bytes_;
   int places_[2][2];
-  std::uint32_t raw_[units][2][4];
+  std::uint32_t raw_[units][2][4];  // (units, samples, words)
 };
 
 #endif

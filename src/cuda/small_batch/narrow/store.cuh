@@ -13,7 +13,7 @@ namespace kronsparse::cuda::narrow {
 template <class T, int block_j, int outputs>
 class SumStore {
  public:
-  using Sums = float[block_j][outputs / 2];
+  using Sums = float[block_j][outputs / 2];  // (j, sums of a lane)
 
   /// Computes everything that does not depend on sums, which is nearly all, while nobody waits for it.
   __device__ SumStore(const Arguments& args, const BlockPlace& place, const SharedLayout& layout,

@@ -1,6 +1,6 @@
 // The small-batch kernel `narrow` for Hopper: shapes, cuts and the arrangement of shared memory.
 //
-// It is for small batches and large factors, where reading the weights is the work. Blocks have few outputs:
+// It is for batches up to 64 of half types in batch_first. Blocks have few outputs:
 // x is the left operand of wgmma, 64 samples of which some may not exist, and the weights are the right one,
 // 8 to 64 outputs of each of some neighbouring j. So there are enough blocks without splitting sums much.
 //

@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(resident::threads, resident::shapes[shape_numb
   if (args.just_packed) ptx::wait_for_earlier_kernels();
   const BlockPlace place(args);
 
-  uint4 weights[shape.fragments];
+  uint4 weights[shape.fragments];  // (operands of the warp)
   const uint4* from =
       args.weights + (std::int64_t{place.tile} * warps + warp) * (shape.fragments * 32) + lane;
 #pragma unroll
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(resident::threads, resident::shapes[shape_numb
   RingPlace at;
 #pragma unroll 1
   for (int pass = 0; pass < passes; ++pass) {
-    float sums[block_j][4] = {};
+    float sums[block_j][4] = {};  // (j, 4 sums)
     x.wait(at);
 #pragma unroll
     for (int step = 0; step < shape.steps(); ++step) {

@@ -1,4 +1,9 @@
 // The small-batch kernel `skinny`, which runs on every GPU from sm_80 on. tiles.cuh says how it works.
+//
+// The path of the data: a warp loads its first tiles of packed weights into registers, before the earlier
+// kernel has ended. The block then stages x in shared memory, once or in segments. Each warp multiplies tile
+// by tile, with the next tiles in flight. Partial sums go to shared memory, of this block or of another block
+// of the cluster, and are added up and stored from there.
 #pragma once
 
 #include "cuda/small_batch/skinny/tiles.cuh"

@@ -1,6 +1,6 @@
 // The small-batch kernel `skinny`: device side.
 //
-// It is for small batches on any GPU from sm_80 on, where reading the weights is the work. Weights go once
+// It is for small batches on any GPU from sm_80 on, where most of the traffic is weights. Weights go once
 // from DRAM to registers, by 16-byte loads in exactly the order in which they are packed. x is staged in
 // shared memory. A warp owns a row of tiles: `tile_k` outputs of one (i, j), over a range of l. Partial sums
 // of l (from the warps of a block, and the blocks of a cluster) are added up in shared memory in a fixed
@@ -163,7 +163,7 @@ __device__ inline void mma(float (&c)[4], const uint4& a, std::uint32_t b0, std:
 /// The sums of one row of tiles over n_tiles·8 samples, on the tensor cores.
 template <class T, int n_tiles, bool tensor_core = Tile<T>::tensor_core>
 struct Sums {
-  float c[n_tiles][4] = {};
+  float c[n_tiles][4] = {};                // (8 samples, 4 sums)
   std::uint32_t x_row[(n_tiles + 1) / 2];  ///< (pairs of n tiles): address of the lane's row in each ldmatrix
 
   __device__ Sums(std::uint32_t x, std::uint32_t zeros, int row_bytes, int samples, int lane) {
@@ -201,7 +201,7 @@ struct Sums {
 /// The same with FMA: a lane is an output, and all lanes read the same x.
 template <class T, int n_tiles>
 struct Sums<T, n_tiles, false> {
-  float c[n_tiles * 8] = {};
+  float c[n_tiles * 8] = {};  // (samples)
   std::uint32_t x_first;
   int row_bytes, samples;
 

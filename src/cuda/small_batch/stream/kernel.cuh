@@ -2,8 +2,9 @@
 //
 // The path of the data: one producer thread has the copy engine bring chunks of packed weights to the stages
 // of each warpgroup, before the earlier kernel has ended. x comes to shared memory once, by tensor copies or
-// by threads. Each warpgroup multiplies its rows, weights from its stages by x. Sums leave through shared
-// memory, where the blocks of a cluster add up their parts of l.
+// by threads. Each warpgroup multiplies its rows, weights from its stages by x. The blocks of a cluster add
+// up their parts of l in shared memory. Results leave from there in whole rows, or directly from registers if
+// they are few.
 #pragma once
 
 #include "cuda/device/kernel_arguments.cuh"

@@ -1,11 +1,11 @@
 // The small-batch kernel `stream` for Hopper: cuts, the order of weights and their path.
 //
-// It is for small batches where reading the weights is the work. The weights are the left operand of wgmma:
-// 64 outputs of one (i, j), a row of tiles, over a range of l. One thread has the copy engine bring them to
-// shared memory in the order in which they are packed, as many as there is room for, and before the earlier
-// kernel has ended. x is the right operand. Tensor copies bring it if d = 1; else threads stage it
-// (x_in_shared.cuh). Each warpgroup has its own rows, weights and barriers. The blocks of a cluster may split
-// l; they add up in the order of their ranks, so results do not vary.
+// It is for batches up to 64 of half types, where most of the traffic is weights. The weights are the left
+// operand of wgmma: 64 outputs of one (i, j), a row of tiles, over a range of l. One thread has the copy
+// engine bring them to shared memory in the order in which they are packed, as many as there is room for, and
+// before the earlier kernel has ended. x is the right operand. Tensor copies bring it if d = 1; else threads
+// stage it (x_in_shared.cuh). Each warpgroup has its own rows, weights and barriers. The blocks of a cluster
+// may split l; they add up in the order of their ranks, so results do not vary.
 #pragma once
 
 #include <cuda_bf16.h>
