@@ -1,3 +1,4 @@
+// The kernel `gradient-wgmma`: the choice of a config, its arguments and the cost model.
 #include <algorithm>
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// The kernel `gemm`: its launch and its entry in the table.
 #include <cuda_runtime.h>
 
 #include <memory>

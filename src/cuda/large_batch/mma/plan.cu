@@ -1,3 +1,4 @@
+// The kernel `mma`: its launch and its entry in the table.
 #include <cuda_runtime.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The kernel `mma`: the choice of a config and the cost model.
 #include <algorithm>
 
 #include "cuda/host/divisor.hpp"

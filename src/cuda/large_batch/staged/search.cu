@@ -1,3 +1,4 @@
+// The kernel `staged`: the choice of levels and chunks, and the cost model.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -1,3 +1,4 @@
+// The kernel `wgmma`: the choice of a config, its arguments and the cost model.
 #include <algorithm>
 #include <cmath>
 #include <span>

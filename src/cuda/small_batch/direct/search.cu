@@ -1,3 +1,4 @@
+// The small-batch kernel `direct`: the search for the cheapest cut, and the cost model.
 #include <algorithm>
 #include <array>
 #include <cmath>
