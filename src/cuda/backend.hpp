@@ -9,7 +9,7 @@ namespace kronsparse::cuda {
 [[nodiscard]] Implementation wgmma_implementation();           ///< large_batch/wgmma
 [[nodiscard]] Implementation mma_implementation();             ///< large_batch/mma
 [[nodiscard]] Implementation direct_implementation();          ///< small_batch/direct
-[[nodiscard]] Implementation unpacked_implementation();        ///< the same
+[[nodiscard]] Implementation unpacked_implementation();        ///< small_batch/direct, without packing
 [[nodiscard]] Implementation narrow_implementation();          ///< small_batch/narrow
 [[nodiscard]] Implementation resident_implementation();        ///< small_batch/resident
 [[nodiscard]] Implementation staged_implementation();          ///< large_batch/staged

@@ -1,6 +1,6 @@
-# The kernels, a line each: the folder, what is compiled there beside plan.cu (the launch and its entry in the table),
-# and for which arithmetic its instances.cu.in is a source of its own. Who includes this says what
-# kronsparse_kernel() does: src/cuda/CMakeLists.txt compiles for GPUs, tests/emulation/CMakeLists.txt for the CPU.
+# The kernels, a line each: the folder; the sources compiled there beside plan.cu (the launch and its entry in
+# the table); and the arithmetics for which instances.cu.in becomes a source of its own. The includer defines
+# kronsparse_kernel(): src/cuda/CMakeLists.txt compiles for GPUs, tests/emulation/CMakeLists.txt for the CPU.
 kronsparse_kernel(large_batch/gemm SOURCES search.cu INSTANCES f16 bf16)
 kronsparse_kernel(large_batch/wgmma SOURCES search.cu weights.cu INSTANCES f16 bf16 tf32 tf32x3)
 kronsparse_kernel(large_batch/staged SOURCES search.cu sort_by_j.cu)

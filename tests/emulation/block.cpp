@@ -28,9 +28,9 @@ void require(bool right, const char* what) {
 /// The 8 bytes of a barrier in shared memory.
 struct PhaseBarrier {
   std::uint16_t mark;      ///< kMark plus the parity of the phase
-  std::uint16_t arrivals;  ///< that end a phase
+  std::uint16_t arrivals;  ///< arrivals that end a phase
   std::uint16_t pending;
-  std::int16_t units;  ///< of 8 bytes, that copies have still to bring; below zero when they were early
+  std::int16_t units;  ///< units of 8 bytes still to come from copies; below zero if they came early
 
   static constexpr std::uint16_t kMark = 0xba50;
   [[nodiscard]] unsigned parity() const { return mark % 2u; }
@@ -103,10 +103,10 @@ void Block::start(const std::function<void()>& kernel) {
 bool Block::go_on() {
   current_block = this;
   blockIdx.x = number_;
-  // Threads in step: each as far as it comes, and then the next.
+  // Threads in step: each runs as far as it can, then the next.
   if (timing_ == Timing::late) return go_on(0, threads_.size());
-  // Copies that happen early are best asked for early too: producers come first. And each warp runs ahead of
-  // the others as far as these let it, so that it does to them what it can.
+  // Early copies should be requested early, too: producers come first. Each warp runs as far ahead of the
+  // others as they let it, so that it does them as much harm as it can.
   bool progress = false;
   for (std::size_t first = 0; first < threads_.size(); first += 32)
     while (go_on(first, std::min(first + 32, threads_.size()))) progress = true;
@@ -222,7 +222,7 @@ bool Block::settle(std::uint32_t barrier, int arrivals, int bytes) {
   require(state.pending >= arrivals, "more arrivals at a barrier than it awaits");
   state.pending = static_cast<std::uint16_t>(state.pending - arrivals);
   state.units = static_cast<std::int16_t>(state.units + bytes / 8);
-  // Those of another block may come before this one has told its barrier of them.
+  // Bytes of another block may come before this one has told its barrier of them.
   require(state.units >= 0 || state.pending > 0, "more bytes for a barrier than it was told of");
   const bool phase_ends = state.pending == 0 && state.units == 0;
   if (phase_ends) {
@@ -346,8 +346,8 @@ void Block::store_bulk(void* to, std::uint32_t from, int bytes) {
 
 namespace {
 
-/// Calls action(distance in the box, address in the tensor or null) for every 16 bytes of a box at an address
-/// of shared memory, whose bits say how rows are swizzled.
+/// Calls action(offset in the box, address in the tensor or null) for every 16 bytes of a box at
+/// `shared_address`, whose bits say how rows are swizzled.
 template <class Action>
 void for_units(const Tensor& tensor, const std::array<int, 4>& at, std::uint32_t shared_address,
                const Action& action) {
@@ -429,7 +429,7 @@ void run(Cluster& cluster, const std::function<void()>& kernel) {
     bool progress = false;
     for (const auto& block : cluster.blocks) progress = block->go_on() || progress;
     if (progress) continue;
-    // Nobody can go on before a phase ends.
+    // Nobody can continue before a phase ends.
     for (const auto& block : cluster.blocks) progress = block->let_copies_arrive() || progress;
     if (!progress) throw EmulationError("deadlock: " + cluster.blocks.front()->stuck_threads());
   }

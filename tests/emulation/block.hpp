@@ -1,16 +1,15 @@
-// A block of GPU threads on the CPU: what a kernel needs besides its arithmetic.
+// A block of GPU threads on the CPU: everything that a kernel needs besides its arithmetic.
 //
-// Every thread is a fiber. It runs until it has to wait for others, and the
-// scheduler goes on with the next. Shared memory is a buffer that begins as
-// NaNs; its addresses are numbers, as on the GPU. What the GPU does on its own
-// time (asynchronous copies, bulk copies and stores) happens at one of two
-// moments, and a kernel that synchronises rightly cannot tell which:
-//   late   not before it is waited for, copies not before every thread waits, so
-//          that a missing wait reads NaNs or old numbers;
-//   early  when it is asked for, so that what is still being read is overwritten.
-// wgmma is always late: it reads its registers and shared memory at the wait.
-// The blocks of a cluster run together, each with shared memory of its own.
-// Misuse (addresses outside, bad alignment, a deadlock) is an EmulationError.
+// Every thread is a fiber. It runs until it has to wait for others; then the scheduler continues with the
+// next. Shared memory is a buffer that begins as NaNs; its addresses are numbers, as on the GPU. Asynchronous
+// copies, bulk copies and bulk stores happen at one of two moments, and a kernel that synchronises correctly
+// cannot tell which:
+//   late   not before they are waited for, and copies not before every thread waits,
+//          so that a missing wait reads NaNs or old numbers;
+//   early  as soon as they are requested, so that they overwrite data that is still being read.
+// wgmma is always late: it reads its registers and shared memory at the wait. The blocks of a cluster run
+// together, each with shared memory of its own. Misuse (addresses outside, bad alignment, a deadlock) is an
+// EmulationError.
 #pragma once
 
 #include <array>
@@ -30,8 +29,8 @@ struct EmulationError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// When copies arrive: when nothing else can happen, threads being in step; or at once, with warps that run
-/// ahead of each other.
+/// When copies arrive. late: when nothing else can happen, with threads in step. early: at once, with warps
+/// that run ahead of each other.
 enum class Timing { late, early };
 
 /// A place where threads wait for each other: a warp, a numbered barrier, the block.
@@ -43,8 +42,8 @@ struct Meeting {
 struct Copy {
   std::uint32_t to;
   const std::byte* from;
-  int bytes;   ///< read
-  int filled;  ///< written; zeros after those that were read
+  int bytes;   ///< bytes that are read
+  int filled;  ///< bytes that are written; zeros after those that were read
 };
 
 struct BulkStore {
@@ -53,68 +52,68 @@ struct BulkStore {
   int bytes;
 };
 
-/// One wgmma of one thread. Registers are read and written when it is done, as the GPU may.
+/// One wgmma of one thread. It reads and writes registers when it completes, as the GPU may.
 struct WgmmaIssue {
   enum class Kind { f16, bf16, tf32 } kind;
-  /// Where the left operand is: in registers, or in shared memory as rows of terms or of samples.
+  /// The place of the left operand: in registers, or in shared memory as rows of terms or of samples.
   enum class Left { registers, rows, columns } left_form;
   int columns;
   float* sums;
-  const std::uint32_t* left;  ///< in registers
-  std::uint64_t left_shared;  ///< or described, as the right one
+  const std::uint32_t* left;  ///< if in registers
+  std::uint64_t left_shared;  ///< else described like the right one
   std::uint64_t right;
   bool add;
-  bool right_columns = false;  ///< a row of columns for each term, not a row of terms for each column
+  bool right_columns = false;  ///< a row of columns for each term, instead of a row of terms for each column
 };
 
 /// One mma.sync of 16 x 8 x 16 half numbers, as one lane gives it.
 struct MmaIssue {
   WgmmaIssue::Kind kind;
-  float* sums;  ///< 4
+  float* sums;  ///< 4 of them
   std::array<std::uint32_t, 4> left;
   std::array<std::uint32_t, 2> right;
 };
 
-/// In the description of an operand: rows of 128 bytes, swizzled.
+/// In the descriptor of an operand: rows of 128 bytes, swizzled.
 inline constexpr std::uint64_t kSwizzled = std::uint64_t{1} << 62;
 
 /// A tensor as the copy engine sees it; dimension 0 is contiguous.
 struct Tensor {
   const std::byte* data;
   std::array<std::int64_t, 4> sizes;         ///< elements of 2 bytes
-  std::array<std::int64_t, 4> stride_bytes;  ///< of the first: not used
+  std::array<std::int64_t, 4> stride_bytes;  ///< the first is not used
   std::array<int, 4> box;                    ///< elements
-  bool swaps_halves = false;  ///< rows of 32 bytes, whose halves change places in every other 128
+  bool swaps_halves = false;  ///< rows of 32 bytes: their halves change places in every other 128 bytes
 };
 
 class Fiber;
 
 struct Thread {
   int index = 0;
-  std::vector<Copy> copies;                         ///< asynchronous, of no group yet
+  std::vector<Copy> copies;                         ///< asynchronous copies in no group yet
   std::vector<std::vector<Copy>> copy_groups;       ///< committed
-  std::vector<BulkStore> stores;                    ///< of no group yet
-  std::deque<std::vector<BulkStore>> store_groups;  ///< committed, and nobody has waited for
-  std::vector<WgmmaIssue> products;                 ///< not done yet, the oldest first
-  std::deque<std::size_t> product_groups;           ///< how many of them are in each committed group
-  std::size_t open_products = 0;                    ///< of no group yet
-  // What the lanes of a warp show each other.
+  std::vector<BulkStore> stores;                    ///< in no group yet
+  std::deque<std::vector<BulkStore>> store_groups;  ///< committed, and not waited for
+  std::vector<WgmmaIssue> products;                 ///< not done, the oldest first
+  std::deque<std::size_t> product_groups;           ///< products in each committed group
+  std::size_t open_products = 0;                    ///< in no group yet
+  // Values that the lanes of a warp show each other.
   std::uint32_t lane_address = 0;
   std::array<std::uint32_t, 4> lane_registers{};
   const MmaIssue* lane_product = nullptr;
-  // What it waits for: nothing, a phase of a barrier, or the others of a meeting.
+  // The thread waits for nothing, for a phase of a barrier, or for the others of a meeting.
   enum class Wait { nothing, phase, meeting } wait = Wait::nothing;
   std::uint32_t barrier = 0;
   unsigned parity = 0;
   const Meeting* meeting = nullptr;
   unsigned round = 0;
-  bool at_cluster_barrier = false;  ///< has arrived and not waited
+  bool at_cluster_barrier = false;  ///< has arrived but not waited
   unsigned cluster_round = 0;       ///< when it arrived
   std::unique_ptr<Fiber> fiber;
 };
 
-/// What kernels may read and write of the memory outside the block. Plain
-/// accesses are AddressSanitizer's matter; the copy engine's are checked here.
+/// The memory outside the block that kernels may read and write. AddressSanitizer checks plain accesses;
+/// those of the copy engine are checked here.
 struct GlobalMemory {
   struct Range {
     const std::byte* first;
@@ -125,7 +124,7 @@ struct GlobalMemory {
 
 class Block;
 
-/// Blocks that run together, in the order of their ranks, and where all of their threads meet.
+/// Blocks that run together, in the order of their ranks, and the meeting of all their threads.
 struct Cluster {
   std::vector<std::unique_ptr<Block>> blocks;
   Meeting meeting;
@@ -141,7 +140,7 @@ class Block {
 
   /// Gives every thread of the block the kernel to run.
   void start(const std::function<void()>& kernel);
-  /// Lets every thread go on that can; false if none could.
+  /// Resumes every thread that can continue; false if none could.
   bool go_on();
   /// Lets copies arrive until a phase ends; false if there are none.
   bool let_copies_arrive();
@@ -157,9 +156,9 @@ class Block {
   /// Shared memory at an address, checked.
   std::byte* shared(std::uint32_t address, int bytes, int alignment);
 
-  /// Waits until `threads` are there; the last of them does `action` first.
+  /// Waits until `threads` are there; the last of them calls `action` first.
   void meet(Meeting& meeting, int threads, const std::function<void()>& action = {});
-  /// Counts as one of them and goes on.
+  /// Counts as one of them and continues.
   static void signal(Meeting& meeting, int threads);
   /// The cluster's barrier, in two steps.
   void arrive_at_cluster();
@@ -181,14 +180,14 @@ class Block {
   void wait_copies(std::size_t pending);
   void arrive_after_copies(std::uint32_t barrier);
   void copy_bulk(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier);
-  /// Brings nothing anywhere; what it asks for must be there.
+  /// Copies nothing; the requested memory must exist.
   void prefetch_bulk(const void* from, int bytes);
-  /// From the shared memory of another block.
+  /// Takes bytes from the shared memory of another block.
   void receive_bulk(std::uint32_t to, const std::byte* from, int bytes, std::uint32_t barrier);
-  /// From the registers of another block's thread: 8 or 16 bytes.
+  /// Takes 8 or 16 bytes from the registers of another block's thread.
   void receive_stored(std::uint32_t to, std::span<const std::byte> values, std::uint32_t barrier);
   void store_bulk(void* to, std::uint32_t from, int bytes);
-  /// A box of a tensor, in swizzled rows of 128 bytes or in shorter ones.
+  /// Copies a box of a tensor, in swizzled rows of 128 bytes or in shorter rows.
   void copy_box(std::uint32_t to, const Tensor& tensor, const std::array<int, 4>& at, std::uint32_t barrier);
   void store_box(const Tensor& tensor, const std::array<int, 4>& at, std::uint32_t from);
   void commit_stores();
@@ -201,20 +200,20 @@ class Block {
   void multiply_in_warp(const MmaIssue& product);
 
  private:
-  /// Copies that an arrival, or the count of a barrier's bytes, waits for.
+  /// Copies that complete an arrival at a barrier, or its count of bytes.
   struct Event {
     std::vector<Copy> copies;
     std::uint32_t barrier;
-    int completed_bytes;  ///< of a bulk copy; 0: an arrival
+    int completed_bytes;  ///< bytes of a bulk copy; 0: an arrival
   };
 
   static void enter(Thread& thread, const std::function<void()>& kernel);
-  /// Some threads, each as far as it comes; says whether any did.
+  /// Resumes some threads, each as far as it can; returns whether any could continue.
   bool go_on(std::size_t first, std::size_t end);
   bool can_go_on(const Thread& thread);
   void resume(Thread& thread);
   void suspend();
-  /// Says whether a phase of its barrier has ended with it.
+  /// Returns whether the event has ended a phase of its barrier.
   bool happen(const Event& event);
   void perform(const Copy& copy);
   void perform(const BulkStore& store);
@@ -232,7 +231,7 @@ class Block {
   std::vector<Meeting> warps_, warpgroups_;
   std::array<Meeting, 16> numbered_{};
   std::deque<Event> events_;
-  std::deque<std::array<std::byte, 16>> stored_;  ///< what other blocks' threads have stored here
+  std::deque<std::array<std::byte, 16>> stored_;  ///< values that threads of other blocks have stored here
   std::string failure_;
   int running_ = 0;
 };

@@ -1,4 +1,4 @@
-// CUDA's built-in variables and functions, as a C++ compiler lacks them.
+// CUDA's built-in variables and functions, which a C++ compiler lacks.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -11,13 +11,13 @@
 
 #include "block.hpp"
 
-// Of the running thread; the scheduler sets them.
+// For the running thread; the scheduler sets them.
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 
 // NOLINTBEGIN: the names are CUDA's
 
-// CUDA's headers make nothing of the other qualifiers. (In a GNU attribute nothing is allowed, too.)
+// CUDA's headers define the other qualifiers as nothing. (A GNU attribute may be empty, too.)
 #define __launch_bounds__(...)
 #define __noinline__
 
@@ -45,7 +45,7 @@ template <class T>
 void __stcs(T* address, const T& value) {
   *address = value;
 }
-/// Only for what all lanes have alike.
+/// Only for values that are equal in all lanes.
 template <class T>
 T __shfl_sync(unsigned /*lanes*/, T value, int /*from*/) {
   return value;
@@ -73,9 +73,9 @@ inline void __syncwarp() {
 
 namespace kronsparse::cuda {
 
-/// All that an H200 lets a block have.
+/// The most that an H200 lets a block have.
 inline constexpr int kEmulatedSharedBytes = 227 * 1024;
-/// The name behind every kernel's `extern __shared__`: blocks have their own, which only addresses reach.
+/// The name in every kernel's `extern __shared__`. Each block has its own memory, which only addresses reach.
 extern std::byte shared_memory[];
 
 }  // namespace kronsparse::cuda

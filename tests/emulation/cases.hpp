@@ -1,4 +1,4 @@
-// Runs cases and keeps how each was cut up, so that a last test can say that nothing was left out.
+// Runs cases and records how each was cut, so that a last test can check that nothing was left out.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace kronsparse::emulation {
 
-/// Some transposed, others with bias or an activation.
+/// Makes some problems transposed, and gives others a bias or an activation.
 inline void pick_operation(Problem& problem, Picker& pick) {
   const Activation activations[] = {Activation::none, Activation::none, Activation::relu, Activation::gelu};
   if (pick.next(4) == 0) {
@@ -23,7 +23,7 @@ inline void pick_operation(Problem& problem, Picker& pick) {
   }
 }
 
-/// Where x and y begin, what is in them, and when copies arrive.
+/// Picks the addresses and contents of x and y, and when copies arrive.
 inline void pick_surroundings(ProductCase& one, Picker& pick) {
   const int offsets[] = {0, 0, 0, 4, 3};
   one.x_offset = pick.of(offsets);
@@ -32,7 +32,7 @@ inline void pick_surroundings(ProductCase& one, Picker& pick) {
   one.timing = pick.next(2) == 0 ? Timing::late : Timing::early;
 }
 
-/// Rows of both matrices without gaps, or apart by whole units of 8 elements, or by any number.
+/// Picks strides of both matrices: without gaps, or with gaps of whole units of 8 elements, or of any number.
 inline void pick_strides(Problem& problem, Picker& pick) {
   const std::size_t apart = pick.next(3);
   if (apart == 0) return;

@@ -7,14 +7,16 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 
-/// Looking for leaks (kernels cannot have any) takes a tenth of the time. Seen by the sanitizer's library.
+/// Turns the search for leaks off: it takes a tenth of the time, and kernels cannot leak. The sanitizer's
+/// library calls this.
 extern "C" [[gnu::visibility("default")]] const char* __asan_default_options() { return "detect_leaks=0"; }
 #endif
 
-// void kronsparse_switch_stack(void** left, void* entered): puts what a function must preserve on the
-// stack, its end into *left, and takes the same from the stack `entered`, where it returns. swapcontext
-// would do, but asks the system for a mask of signals each time, and AddressSanitizer clears its notes of
-// the whole stack: together half of the time that kernels take here. Toolkits of CUDA are for these two.
+// void kronsparse_switch_stack(void** left, void* entered): pushes the registers that a function must
+// preserve, stores the stack pointer in *left, takes the same from the stack `entered`, and returns there.
+// swapcontext would do, but it sets the signal mask by a system call each time, and AddressSanitizer clears
+// its notes on the whole stack: together half of the time that kernels take here. CUDA has toolkits for these
+// two architectures.
 #if defined(__aarch64__)
 asm(R"(
 .text
@@ -86,12 +88,13 @@ namespace {
 
 constexpr std::size_t kStackBytes = 64 * 1024;
 
-/// What kronsparse_switch_stack finds on a new stack, in words of 8 bytes: zeros, of which the frame
-/// pointer ends every backtrace, and where to return to.
+/// The words of 8 bytes that kronsparse_switch_stack finds on a new stack: zeros (a zero frame pointer ends
+/// every backtrace) and the return address.
 #if defined(__aarch64__)
 constexpr std::size_t kSavedWords = 20, kReturnWord = 11;
 #else
-constexpr std::size_t kSavedWords = 8, kReturnWord = 6;  // one more: functions begin 8 bytes off 16
+constexpr std::size_t kSavedWords = 8, kReturnWord = 6;  // one more word: functions begin 8 bytes off a
+                                                         // multiple of 16
 #endif
 
 void begin_switch([[maybe_unused]] void** save, [[maybe_unused]] const void* stack,

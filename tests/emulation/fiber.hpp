@@ -1,4 +1,4 @@
-// A stack of its own, to and from which the scheduler can switch.
+// A fiber: a stack of its own, which the scheduler can switch to and from.
 #pragma once
 
 #include <cstddef>
@@ -13,22 +13,22 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// From the scheduler: goes on where the fiber stopped, until it suspends itself or ends.
+  /// Called by the scheduler: continues where the fiber stopped, until it suspends itself or ends.
   void resume();
-  /// From the fiber itself.
+  /// Called by the fiber itself.
   void suspend();
   [[nodiscard]] bool done() const { return done_; }
 
  private:
   [[noreturn]] static void start();
 
-  static Fiber* resumed_;  ///< for start(), which nobody gives an argument
+  static Fiber* resumed_;  ///< for start(), which gets no argument
 
   std::function<void()> body_;
   std::unique_ptr<std::byte[]> stack_;
-  void *own_ = nullptr, *scheduler_ = nullptr;  ///< where their stacks end while the other runs
+  void *own_ = nullptr, *scheduler_ = nullptr;  ///< stack pointers while the other one runs
   bool done_ = false;
-  // For AddressSanitizer, which must know on which stack it is.
+  // For AddressSanitizer, which must know the current stack.
   const void* scheduler_stack_ = nullptr;
   std::size_t scheduler_stack_bytes_ = 0;
 };

@@ -1,4 +1,4 @@
-// The operands of an emulated kernel: where they lie, what is in them, whether results are right.
+// The operands of an emulated kernel: their memory, their contents, and the check of results.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@
 
 namespace kronsparse::emulation {
 
-/// Elements as the kernel stores them: 2 or 4 bytes each.
+/// Elements in the kernel's form: 2 or 4 bytes each.
 inline std::uint32_t bits_of(DType dtype, float value) {
   if (dtype == DType::f16) return std::bit_cast<std::uint16_t>(__float2half_rn(value));
   if (dtype == DType::bf16) return std::bit_cast<std::uint16_t>(__float2bfloat16_rn(value));
@@ -24,8 +24,8 @@ inline float value_of(DType dtype, std::uint32_t bits) {
   return std::bit_cast<float>(dtype == DType::bf16 ? bits << 16 : bits);
 }
 
-/// Bytes that begin at a chosen distance from an address that 16 divides and end
-/// where AddressSanitizer notices; all ones (NaNs) until something is written.
+/// Memory that begins at a chosen offset from a multiple of 16 bytes, and ends where AddressSanitizer
+/// notices. All bits are ones (NaNs) until something is written.
 class Memory {
  public:
   Memory(DType dtype, std::int64_t elements, int offset)
@@ -65,7 +65,7 @@ class Memory {
   std::byte* first_ = nullptr;
 };
 
-/// Small whole numbers without a visible order.
+/// Small whole numbers in a pseudo-random order.
 class Numbers {
  public:
   float next(int range) {
@@ -78,7 +78,8 @@ class Numbers {
   std::uint64_t state_ = 20240229;
 };
 
-/// An infinity among the terms is one in the sum, or a NaN: of several, as the kernel's order has it.
+/// Whether a result is as expected. An infinity among the terms gives an infinity or a NaN; with several, the
+/// kernel's order decides.
 inline bool same(DType dtype, std::uint32_t found, float expected) {
   if (std::isnan(expected)) return std::isnan(value_of(dtype, found));
   return found == bits_of(dtype, expected) || (expected == 0.0f && value_of(dtype, found) == 0.0f);

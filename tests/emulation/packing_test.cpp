@@ -1,4 +1,5 @@
-// The packing kernel's threads, run on the CPU, write the same as element by element, for every order.
+// Runs the packing kernel's threads on the CPU. For every order they write the same as packing element by
+// element.
 #include "cuda/packing/packing.cuh"
 
 #include <gtest/gtest.h>
@@ -34,25 +35,25 @@ GpuFacts h200() {
   return facts;
 }
 
-/// Values that differ from each other as far as their bits go.
+/// Values with random bits.
 std::vector<std::byte> values_of(const Problem& problem) {
   std::vector<std::byte> values(static_cast<std::size_t>(problem.pattern().nnz()) * size_of(problem.dtype));
   std::mt19937 random(7);
   for (std::size_t at = 0; at + 4 <= values.size(); at += 4) {
-    // Floats stay finite: of others, what is left of their TF32 part is no matter.
+    // Floats stay finite: the remainder of an infinity or a NaN does not matter.
     const auto bits = static_cast<std::uint32_t>(random()) & 0xbfffffffu;
     std::memcpy(values.data() + at, &bits, 4);
   }
   return values;
 }
 
-/// All of a task's items, into memory that holds something else.
+/// Packs all items of a task, into memory that holds something else.
 std::vector<std::byte> packed_by(PackTask task, const std::vector<std::byte>& values, std::size_t bytes) {
-  // Vectors are loaded bytewise here, so that addresses are no matter.
+  // Vectors are loaded byte by byte here, so addresses do not matter.
   std::vector<std::byte> packed(bytes, std::byte{0x5a});
   task.values = values.data();
   task.packed = packed.data();
-  // As three threads would.
+  // The work of three threads.
   for (unsigned thread = 0; thread < 3; ++thread)
     if (task.is_wide)
       packing::pack_items<std::uint64_t>(task, thread, 3);
@@ -61,13 +62,13 @@ std::vector<std::byte> packed_by(PackTask task, const std::vector<std::byte>& va
   return packed;
 }
 
-/// Forms that came up, and what else tasks can be.
+/// The forms and other properties of the tasks that came up.
 struct Seen {
   std::set<int> forms;
   bool repeats = false, rows = false;
 };
 
-/// `place_at(index)` says which weight is the packed element of this number.
+/// `place_at(index)` says which weight is the packed element `index`.
 template <class PlaceAt>
 void expect_packed(const Problem& problem, const PackLayout& layout, const PlaceAt& place_at, Seen& seen) {
   const std::vector<std::byte> values = values_of(problem);
@@ -127,7 +128,7 @@ const char* const patterns[] = {"1x64x64x4",  "2x40x48x8",  "3x17x19x4", "1x100x
                                 "2x20x30x6",  "1x30x20x12", "1x19x33x3", "2x31x64x24",  "1x9x16x32",
                                 "1x64x256x4", "1x13x128x8"};
 
-/// Every pattern, either way, for batches of all sizes.
+/// Every pattern, transposed and not, for several batch sizes.
 template <class Body>
 void for_each_problem(const std::string& words, const Body& body) {
   for (const char* pattern : patterns)
@@ -136,7 +137,7 @@ void for_each_problem(const std::string& words, const Body& body) {
         body(Problem::parse(operation + words + " B=" + batch + " " + pattern));
 }
 
-/// A few choices of all there are.
+/// Calls the body for a few of the choices.
 template <class Choices, class Body>
 void for_some(const Choices& choices, const Body& body) {
   const std::size_t step = std::max<std::size_t>(choices.size() / 3, 1);
@@ -181,7 +182,7 @@ TEST(Packing, StreamOrders) {
   for_each_problem("f16 batch_first", [&](const Problem& problem) {
     expect_cut_packed(problem, stream::choose(problem, h200()).cut, seen);
   });
-  // Cuts of our own, and others of the same order.
+  // Cuts that no search chose, and others of the same order.
   const Problem problem = Problem::parse("f16 batch_first B=8 1x300x70x4");
   for (const int rows : {1, 2, 4})
     for (const int warpgroups : {1, 2})
@@ -248,7 +249,7 @@ TEST(Packing, SkinnyOrders) {
           expect_skinny_packed<float>(problem, cut, seen);
         else
           expect_skinny_packed<__half>(problem, cut, seen);
-        for (std::int64_t at = 0; at < 997; at += 31) {  // another of the same order
+        for (std::int64_t at = 0; at < 997; at += 31) {  // compares with another cut of the same order
           const PackedPlace a =
               is_float ? skinny::packed_place<float>(cut, at, 1) : skinny::packed_place<__half>(cut, at, 5);
           const PackedPlace b = is_float ? skinny::packed_place<float>(other, at, 1)

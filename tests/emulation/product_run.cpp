@@ -16,7 +16,7 @@
 namespace kronsparse::emulation {
 namespace {
 
-/// The packed weights, and the weights as a plain array of [i][k][l][j].
+/// The packed weights, and the same as a plain array [i][k][l][j].
 struct Weights {
   std::vector<float> plain;
   Memory packed;
@@ -94,7 +94,7 @@ namespace {
 struct Steps {
   bool split;            ///< floats are two TF32 numbers
   bool read_y;           ///< launches may read what earlier ones have written
-  std::int64_t samples;  ///< are computed
+  std::int64_t samples;  ///< samples that are computed
 };
 
 void run_all(const ProductCase& one, const PackedOrder& order, const Steps& steps,
@@ -102,8 +102,8 @@ void run_all(const ProductCase& one, const PackedOrder& order, const Steps& step
   const bool split = steps.split;
   const Problem& problem = one.problem;
   problem.validate();
-  // Whole numbers that the formats hold, whose sums are exact. Split floats have
-  // more bits than TF32, in one of the two operands: the product of two rests is left out.
+  // Whole numbers that the formats hold and whose sums are exact. With split floats, one of the two operands
+  // has more bits than TF32: the product of two remainders is left out.
   const cuda::Product p = cuda::product_of(problem);
   const DType dtype = problem.dtype;
   const bool long_weights = split && problem.batch % 2 == 0;

@@ -1,4 +1,5 @@
-// One product by a kernel on the CPU: operands whose results are exact, compared with a plain loop.
+// Runs one product by a kernel on the CPU, with operands whose results are exact, and compares with a plain
+// loop.
 #pragma once
 
 #include <functional>
@@ -14,12 +15,12 @@
 
 namespace kronsparse::emulation {
 
-/// A problem, where its operands lie, and the GPU that it is cut up for.
+/// A problem, the addresses of its operands, and the GPU that it is cut for.
 struct ProductCase {
   Problem problem;
-  int x_offset = 0;         ///< elements from an address that 16 divides
-  int g_offset = 0;         ///< alike, for a gradient
-  int y_offset = 0;         ///< alike
+  int x_offset = 0;         ///< elements from a multiple of 16 bytes
+  int g_offset = 0;         ///< the same, for a gradient
+  int y_offset = 0;         ///< the same
   int multiprocessors = 3;  ///< few, so that a block computes several tiles
   std::size_t l2_bytes = std::size_t{50} << 20;
   bool infinite = false;  ///< one x is an infinity
@@ -38,25 +39,25 @@ struct Launch {
   int cluster_blocks = 1;
 };
 
-/// Where packing puts a weight.
+/// The place of each weight among the packed ones.
 struct PackedOrder {
   std::int64_t elements;
   std::function<std::int64_t(std::int64_t i, std::int64_t k, std::int64_t l, std::int64_t j)> place;
-  std::int64_t to_rest = 0;  ///< of floats that are two TF32 numbers
+  std::int64_t to_rest = 0;  ///< from a float's TF32 part to its remainder, if floats are split
 
   static PackedOrder of(const cuda::WgmmaOrder& order);
-  /// Of a cut that says of every place which weight belongs there.
+  /// The order of a cut that gives the weight at each place.
   static PackedOrder of(const cuda::Product& p, std::int64_t elements,
                         const std::function<cuda::PackedPlace(std::int64_t)>& place_at);
 };
 
-/// Runs what `launch_of(operands, packed weights)` says; an EmulationError says which result differs, or
-/// what the kernel did that a GPU would not allow. `split`: floats are two TF32 numbers.
+/// Runs the launch that `launch_of(operands, packed weights)` returns. An EmulationError says which result
+/// differs, or what the kernel did that a GPU would not allow. `split`: floats are two TF32 numbers.
 void run_product(const ProductCase& one, const PackedOrder& order, bool split,
                  const std::function<Launch(const Operands&, const void*)>& launch_of);
 
-/// The same for several launches, one after the other, which may read y as well. They compute the first
-/// `samples` samples; what they leave in the others' rows is no matter.
+/// The same for several launches, one after the other, which may also read y. They compute the first
+/// `samples` samples; the rows of the others may hold anything afterwards.
 void run_steps(const ProductCase& one, const PackedOrder& order, std::int64_t samples,
                const std::function<std::vector<Launch>(const Operands&, const void*)>& launches_of);
 

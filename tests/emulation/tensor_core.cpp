@@ -1,4 +1,4 @@
-// wgmma and mma on the CPU: what registers and shared memory hold, by PTX's tables.
+// wgmma and mma on the CPU, with registers and shared memory arranged as in PTX's tables.
 #include <array>
 #include <bit>
 #include <cstring>
@@ -38,7 +38,7 @@ struct Matrices {
   float sums[kRows][kMaxColumns];
 };
 
-/// Most of the time goes here; its bounds are constants, so sanitizers have nothing to find.
+/// Most of the time goes here. The bounds are constants, so sanitizers would find nothing.
 __attribute__((no_sanitize("address", "undefined"))) void multiply(Matrices& m, int columns, int terms) {
   for (int row = 0; row < kRows; ++row)
     for (int term = 0; term < terms; ++term) {
@@ -49,8 +49,8 @@ __attribute__((no_sanitize("address", "undefined"))) void multiply(Matrices& m, 
     }
 }
 
-/// Lane 4g + t of warp w holds rows 16w + g and 16w + g + 8: of 16 half terms 2t, 2t + 1
-/// and 2t + 8, 2t + 9; of 8 TF32 terms t and t + 4.
+/// Lane 4g + t of warp w holds rows 16w + g and 16w + g + 8: terms 2t, 2t + 1, 2t + 8 and 2t + 9 of 16 half
+/// terms, or terms t and t + 4 of 8 TF32 terms.
 void gather_left(Matrices& m, const WgmmaIssue& product, int thread) {
   const int row = thread / 32 * 16 + thread % 32 / 4;
   const int t = thread % 4;
@@ -66,8 +66,8 @@ void gather_left(Matrices& m, const WgmmaIssue& product, int thread) {
   }
 }
 
-/// Where an operand begins. A swizzled one begins in the first of 8 rows that are exchanged alike: others
-/// would need an offset in the operand.
+/// The address of an operand. A swizzled one begins in the first of 8 rows that are swizzled alike: another
+/// beginning would need an offset in the descriptor.
 std::uint32_t begin_of(std::uint64_t operand) {
   const auto address = static_cast<std::uint32_t>(operand & 0x3fff) << 4;
   if ((operand & kSwizzled) != 0 && address % 1024 >= 128)
@@ -76,7 +76,7 @@ std::uint32_t begin_of(std::uint64_t operand) {
 }
 
 /// The half number at a place of an operand. Swizzled: 8 rows of 128 bytes, then the next 8; the hardware
-/// exchanges units of 16 bytes by the address itself. Else blocks of 8 rows of 16 bytes.
+/// exchanges units of 16 bytes by the address itself. Otherwise: blocks of 8 rows of 16 bytes.
 float shared_number(Block& block, Kind kind, std::uint64_t operand, int row, int byte) {
   const auto field = [&](int shift) { return static_cast<std::uint32_t>(operand >> shift & 0x3fff) << 4; };
   const bool swizzled = (operand & kSwizzled) != 0;
@@ -93,8 +93,8 @@ float shared_number(Block& block, Kind kind, std::uint64_t operand, int row, int
   return number_of(kind, bits);
 }
 
-/// The half number of a row of samples (or columns), one for each term. Swizzled: rows of 64, 8 terms and
-/// then the next 8; what follows in a row lies further on. Else blocks of 8 terms of 16 bytes.
+/// The half number in an operand with a row of samples (or columns) for each term. Swizzled: rows of 64, 8
+/// terms and then the next 8; the rest of a row lies further on. Otherwise: blocks of 8 terms of 16 bytes.
 float number_by_terms(Block& block, Kind kind, std::uint64_t operand, int place, int term) {
   const auto field = [&](int shift) { return static_cast<std::uint32_t>(operand >> shift & 0x3fff) << 4; };
   const auto at = static_cast<std::uint32_t>(place), row = static_cast<std::uint32_t>(term);
@@ -110,7 +110,7 @@ float number_by_terms(Block& block, Kind kind, std::uint64_t operand, int place,
   return number_of(kind, bits);
 }
 
-/// Rows of terms, one for each sample, or rows of samples, one for each term.
+/// Gathers the left operand: a row of terms for each sample, or a row of samples for each term.
 void gather_shared_left(Matrices& m, Block& block, const WgmmaIssue& product) {
   const bool columns = product.left_form == WgmmaIssue::Left::columns;
   for (int row = 0; row < kRows; ++row)
@@ -119,7 +119,8 @@ void gather_shared_left(Matrices& m, Block& block, const WgmmaIssue& product) {
                                   : shared_number(block, product.kind, product.left_shared, row, term * 2);
 }
 
-/// Blocks of 8 columns by 16 bytes of terms, each contiguous, a row of 16 bytes a column.
+/// Gathers the right operand: blocks of 8 columns by 16 bytes of terms, each contiguous, with 16 bytes for
+/// each column.
 void gather_right(Matrices& m, Block& block, const WgmmaIssue& product) {
   const auto field = [&](int shift) {
     return static_cast<std::uint32_t>(product.right >> shift & 0x3fff) << 4;
@@ -155,7 +156,7 @@ void gather_right(Matrices& m, Block& block, const WgmmaIssue& product) {
     }
 }
 
-/// Calls action(sum in the matrix, sum in the thread's registers) for all that the thread has.
+/// Calls action(sum in the matrix, sum in the thread's registers) for all sums of the thread.
 template <class Action>
 void for_sums(Matrices& m, const WgmmaIssue& product, int thread, const Action& action) {
   const int row = thread / 32 * 16 + thread % 32 / 4;
@@ -178,7 +179,7 @@ void Block::commit_products() {
 void Block::wait_products(std::size_t pending) {
   const int first = running_ / 128 * 128;
   meet(warpgroup_meeting(), 128, [this, first, pending] {
-    // All other threads come first: they may overwrite what was given free too early.
+    // All other threads run first: they may overwrite memory that was released too early.
     thread().wait = Thread::Wait::nothing;
     suspend();
     while (thread(first).product_groups.size() > pending) multiply_oldest_group(first);
@@ -216,8 +217,8 @@ void Block::multiply_oldest_group(int first_thread) {
   }
 }
 
-/// Lane 4g + t holds rows g and g + 8 of the left operand and column g of the right one, each for terms
-/// 2t, 2t + 1 and 2t + 8, 2t + 9, and sums of rows g and g + 8 in columns 2t and 2t + 1.
+/// Lane 4g + t holds rows g and g + 8 of the left operand and column g of the right one, each for terms 2t,
+/// 2t + 1, 2t + 8 and 2t + 9; and sums of rows g and g + 8 in columns 2t and 2t + 1.
 void Block::multiply_in_warp(const MmaIssue& product) {
   const int first = running_ / 32 * 32;
   thread().lane_product = &product;

@@ -82,12 +82,13 @@ TEST(CudaTable, ResidentWeightsAreForShortRows) {
     for (const char* batch : {"0", "1", "33", "64"})
       EXPECT_EQ(resident(std::string("f16 batch_first B=") + batch + " " + pattern), "");
   EXPECT_EQ(resident("transposed bf16 batch_first B=64 1x64x99x64 rows_stride=4104 cols_stride=9999"), "");
-  expect_mentions(resident("f16 batch_first B=64 1x16x1040x4"), "up to 4096, not 1040 times 4");
+  expect_mentions(resident("f16 batch_first B=64 1x16x1040x4"), "at most 4096; here 1040·4 = 4160");
   expect_mentions(resident("f16 batch_first B=64 1x16x10x4"),
-                  "multiple of 64 elements of x, up to 4096, not 10");
-  expect_mentions(resident("f16 batch_first B=64 1x16x2000000000x64"), "times 64");
+                  "multiple of 64 and at most 4096; here 10·4 = 40");
+  expect_mentions(resident("f16 batch_first B=64 1x16x2000000000x64"), "2000000000·64");
   expect_mentions(resident("f16 batch_first B=64 1x16x64x4 cols_stride=260"), "rows of x this far apart");
-  expect_mentions(resident("f16 batch_first B=1 1x99999999999x64x4"), "in 32 bits");
+  expect_mentions(resident("f16 batch_first B=1 1x99999999999x64x4"),
+                  "below 2^31; the pattern is 1x99999999999x64x4");
   expect_mentions(resident("f16 batch_first B=64 1x16x64x1"), "4, 8, 16, 32 or 64, not 1");
   expect_mentions(resident("f16 batch_first B=64 1x16x64x12"), "4, 8, 16, 32 or 64, not 12");
   expect_mentions(resident("f16 batch_first B=65 1x16x16x4"), "at most 64, not 65");

@@ -273,7 +273,7 @@ TEST(CudaTable, GradientsOfHalvesGoToTensorCores) {
   EXPECT_EQ(mma("gradient bf16 batch_first B=64 1x16x16x24 cols_stride=999"), "");
   expect_mentions(mma("gradient f32 batch_first B=64 1x16x16x4"), "f16 and bf16, not f32");
   expect_mentions(mma("f16 batch_first B=64 1x16x16x4"), "not products");
-  expect_mentions(mma("gradient f16 batch_first B=64 1x16x16x9"), "even d, or one up to 7, not 9");
+  expect_mentions(mma("gradient f16 batch_first B=64 1x16x16x9"), "odd d up to 7, not 9");
   expect_mentions(mma("gradient f16 batch_first B=2000000 1x16x16x16"), "truncate");
 }
 

@@ -1,4 +1,4 @@
-// What happens to a sum before it is stored: bias, activation, one rounding.
+// The epilogue: bias, activation and one rounding, applied to a sum before it is stored.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -27,13 +27,13 @@ __device__ inline Real activate(Real value, Activation activation) {
   return value;
 }
 
-/// Whether sums are rounded and stored as vectors, and nothing else: the way out is then much shorter.
+/// Whether sums are only rounded and stored as vectors. The code for that is much shorter.
 template <class Arguments>
 __host__ __device__ inline bool is_plain(const Arguments& args) {
   return args.bias == nullptr && args.activation == Activation::none && args.y_vectors;
 }
 
-/// Turns the values round through one copy of the activations, which are much code.
+/// Rotates the values through one copy of the activations, because their code is long.
 template <int count>
 __device__ inline void activate_all(float (&values)[count], Activation activation) {
   if (activation == Activation::none) return;

@@ -1,4 +1,4 @@
-// The arguments of a launch, as its threads find them.
+// The arguments of a launch, as its threads read them.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace kronsparse::cuda {
 
-/// Arguments come from memory, line by line, when they are first read: at once, for nobody to wait for them
-/// later, but for the first `skipped` bytes. `unused` are 4 bytes of shared memory that nobody reads.
+/// Reads all arguments but the first `skipped` bytes now. The first read of each line of arguments goes to
+/// memory, and nobody has to wait for it later. `unused` are 4 bytes of shared memory that nobody reads.
 template <std::size_t skipped, class Arguments>
 __device__ inline void read_arguments(const Arguments& args, std::uint32_t unused) {
   const auto* words = reinterpret_cast<const std::uint32_t*>(&args);
@@ -20,8 +20,8 @@ __device__ inline void read_arguments(const Arguments& args, std::uint32_t unuse
   if (threadIdx.x % 32 == 0) ptx::store_shared_4(unused, all);
 }
 
-/// Whether the block is one of those that keep a multiprocessor and do nothing (idle_blocks.hpp): it has then
-/// waited, and is to end. To be asked when it has let later kernels start.
+/// Whether the block only keeps a multiprocessor busy (idle_blocks.hpp). If so, it has waited for the earlier
+/// kernels and must end. Ask this after the block has let later kernels start.
 template <class Arguments>
 [[nodiscard]] __device__ inline bool was_idle(const Arguments& args) {
   if (ptx::block_number() < args.blocks) return false;

@@ -12,21 +12,21 @@ __device__ inline std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-/// The block's number, read anew each time: what follows from it need not stay in registers in between.
+/// The block's number. Each call reads it anew, so that numbers computed from it need not stay in registers.
 __device__ inline std::uint32_t block_number() {
   std::uint32_t number;
   asm volatile("mov.u32 %0, %%ctaid.x;\n" : "=r"(number));
   return number;
 }
 
-/// Computes an address here, and not where it is first used, or each time.
+/// Makes the compiler compute an address here, not at its first use or at each use.
 template <class T>
 __device__ inline void settle(T*& address) {
   asm volatile("" : "+l"(address));
 }
 __device__ inline void settle(std::uint32_t& address) { asm volatile("" : "+r"(address)); }
 
-/// Stores words that lie together at once; the compiler takes such stores apart where it finds a reason to.
+/// Stores neighbouring words with one instruction. The compiler may split such stores otherwise.
 __device__ inline void store_words(void* to, const std::uint32_t (&words)[4]) {
   asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};\n" ::"l"(to), "r"(words[0]), "r"(words[1]),
                "r"(words[2]), "r"(words[3])
@@ -39,7 +39,7 @@ __device__ inline void store_words(void* to, const std::uint32_t (&words)[1]) {
   asm volatile("st.global.b32 [%0], %1;\n" ::"l"(to), "r"(words[0]) : "memory");
 }
 
-/// The same, or nothing: without a jump over it.
+/// The same if `is_there`, without a branch.
 __device__ inline void store_words_if(bool is_there, void* to, const std::uint32_t (&words)[4]) {
   asm volatile(
       "{\n.reg .pred there;\nsetp.ne.s32 there, %5, 0;\n@there st.global.v4.b32 [%0], {%1,%2,%3,%4};\n}\n" ::
@@ -61,7 +61,7 @@ __device__ inline void store_words_if(bool is_there, void* to, const std::uint32
       : "memory");
 }
 
-// Before sm_80 these kernels are refused on the host; their bodies only have to compile.
+// The host refuses these kernels before sm_80; their bodies only have to compile.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define KRONSPARSE_SM80_ASM(...) asm volatile(__VA_ARGS__)
 #define KRONSPARSE_SM80_PURE_ASM(...) asm(__VA_ARGS__)
@@ -81,7 +81,7 @@ __device__ inline void copy_async_16(std::uint32_t to, const void* from, int byt
   KRONSPARSE_SM80_ASM("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(bytes));
 }
 
-/// The same for 8 bytes, or 16.
+/// The same for 8 or 16 bytes.
 template <int size>
 __device__ inline void copy_async(std::uint32_t to, const void* from, int bytes) {
   if constexpr (size == 16)
@@ -122,7 +122,7 @@ __device__ inline void store_shared_4(std::uint32_t address, std::uint32_t value
   asm volatile("st.shared.u32 [%0], %1;\n" ::"r"(address), "r"(value) : "memory");
 }
 
-/// Four 8x8 matrices of 16-bit elements; the lanes give the addresses of their rows.
+/// Loads four 8x8 matrices of 16-bit elements. The lanes give the addresses of the rows.
 __device__ inline uint4 load_matrices(std::uint32_t address) {
   uint4 v;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
@@ -157,7 +157,7 @@ __device__ inline void mma_bf16(float (&d)[4], const uint4& a, std::uint32_t b0,
       : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
-/// d += a b for a 16x8 and b 8x8 of f32 numbers whose low 13 bits the tensor core ignores.
+/// d += a b for a 16x8 and b 8x8 of f32 numbers. The tensor core ignores their low 13 bits.
 __device__ inline void mma_tf32(float (&d)[4], const uint4& a, std::uint32_t b0, std::uint32_t b1) {
   KRONSPARSE_SM80_PURE_ASM(
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "

@@ -33,7 +33,7 @@ __device__ inline void barrier_arrive_expecting(std::uint32_t barrier, int bytes
   KRONSPARSE_SM90_ASM("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(barrier), "r"(bytes)
                       : "memory");
 }
-/// Arrives when the thread's asynchronous copies up to now have arrived.
+/// Arrives when all asynchronous copies that the thread has started so far have landed.
 __device__ inline void barrier_arrive_after_copies(std::uint32_t barrier) {
   KRONSPARSE_SM90_ASM("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];\n" ::"r"(barrier) : "memory");
 }
@@ -50,7 +50,7 @@ __device__ inline void barrier_wait(std::uint32_t barrier, int parity) {
       : "memory");
 }
 
-/// Copies a multiple of 16 bytes, which counts towards the barrier's phase.
+/// Copies a multiple of 16 bytes. They count towards the barrier's phase.
 __device__ inline void copy_bulk(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
   KRONSPARSE_SM90_ASM(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(to),
@@ -63,12 +63,14 @@ __device__ inline void prefetch_bulk(const void* from, int bytes) {
   KRONSPARSE_SM90_ASM("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(from), "r"(bytes) : "memory");
 }
 
-/// Brings a tensor's description, an argument of the kernel, to where the copy engine looks for it.
+/// Brings a tensor map, which is an argument of the kernel, into the cache that the copy engine reads it
+/// from.
 __device__ inline void prefetch_map(const void* map) {
   KRONSPARSE_SM90_ASM("prefetch.tensormap [%0];\n" ::"l"(map) : "memory");
 }
 
-/// Copies a box of a tensor, which counts towards the barrier's phase; what lies outside becomes zeros.
+/// Copies a box of a tensor. Its bytes count towards the barrier's phase. Elements outside the tensor become
+/// zeros.
 __device__ inline void copy_box(std::uint32_t to, const void* map, int at0, int at1, int at2, int at3,
                                 std::uint32_t barrier) {
   KRONSPARSE_SM90_ASM(
@@ -77,7 +79,7 @@ __device__ inline void copy_box(std::uint32_t to, const void* map, int at0, int 
       "l"(map), "r"(at0), "r"(at1), "r"(at2), "r"(at3), "r"(barrier)
       : "memory");
 }
-/// Stores a box of a tensor, but for what lies outside; waited for as store_bulk's.
+/// Stores a box of a tensor, without the elements outside the tensor. wait_bulk_stores() waits for it.
 __device__ inline void store_box(const void* map, int at0, int at1, int at2, int at3, std::uint32_t from) {
   KRONSPARSE_SM90_ASM(
       "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];\n" ::"l"(map),
@@ -85,7 +87,8 @@ __device__ inline void store_box(const void* map, int at0, int at1, int at2, int
       : "memory");
 }
 
-/// Copies a multiple of 16 bytes from shared memory; later ones of the thread are waited for together.
+/// Copies a multiple of 16 bytes from shared memory to global memory. The copies up to commit_bulk_stores()
+/// are one group, which wait_bulk_stores() waits for.
 __device__ inline void store_bulk(void* to, std::uint32_t from, int bytes) {
   KRONSPARSE_SM90_ASM("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n" ::"l"(to), "r"(from),
                       "r"(bytes)
@@ -104,26 +107,25 @@ __device__ inline void fence_for_bulk() {
   KRONSPARSE_SM90_ASM("fence.proxy.async.shared::cta;\n" ::: "memory");
 }
 
-/// Kernels that this one may overlap with (see launch.hpp): waits
-/// until those before it are done and what they wrote can be seen.
+/// Waits until the earlier kernels that this one overlaps (launch.hpp) have ended and their writes are
+/// visible.
 __device__ inline void wait_for_earlier_kernels() {
   KRONSPARSE_SM90_ASM("griddepcontrol.wait;\n" ::: "memory");
 }
-/// Lets the next one start where there is room; it waits as this one does.
+/// Lets the next kernel start where there is room. It waits in the same way.
 __device__ inline void let_later_kernels_start() {
   KRONSPARSE_SM90_ASM("griddepcontrol.launch_dependents;\n" ::: "memory");
 }
 
-/// Counts towards the cluster's barrier; all threads do, and wait before they do again.
+/// Arrives at the cluster's barrier. Every thread does, and waits before it arrives again.
 __device__ inline void cluster_arrive() {
   KRONSPARSE_SM90_ASM("barrier.cluster.arrive.release.aligned;\n" ::: "memory");
 }
-/// The same where nothing that was written has to be seen: there is no wait for it to become visible to the
-/// whole GPU.
+/// The same without making writes visible. It saves the wait until they are visible to the whole GPU.
 __device__ inline void cluster_arrive_relaxed() {
   KRONSPARSE_SM90_ASM("barrier.cluster.arrive.relaxed.aligned;\n" ::: "memory");
 }
-/// Waits for every thread of the cluster; what they wrote before can then be seen.
+/// Waits for every thread of the cluster. Their earlier writes are then visible.
 __device__ inline void cluster_wait() {
   KRONSPARSE_SM90_ASM("barrier.cluster.wait.acquire.aligned;\n" ::: "memory");
 }
@@ -132,14 +134,14 @@ __device__ inline void cluster_barrier() {
   cluster_wait();
 }
 
-/// Where a block of the cluster has what is at `address` here.
+/// The address, in block `rank` of the cluster, of the memory that lies at `address` in this block.
 __device__ inline std::uint32_t cluster_address(std::uint32_t address, std::uint32_t rank) {
   std::uint32_t there = 0;
   KRONSPARSE_SM90_ASM("mapa.shared::cluster.u32 %0, %1, %2;\n" : "=r"(there) : "r"(address), "r"(rank));
   return there;
 }
-/// Copies a multiple of 16 bytes of shared memory to a block of the cluster; they count towards a barrier
-/// there.
+/// Copies a multiple of 16 bytes from shared memory to that of another block of the cluster. They count
+/// towards a barrier there.
 __device__ inline void copy_bulk_to_cluster(std::uint32_t to, std::uint32_t from, int bytes,
                                             std::uint32_t barrier) {
   KRONSPARSE_SM90_ASM(
@@ -156,14 +158,15 @@ __device__ inline uint4 load_cluster_16(std::uint32_t address) {
                       : "memory");
   return v;
 }
-/// Floats, not their bits: those could be taken before a wgmma that makes them is waited for.
+/// Takes floats, not their bits: the compiler might read the bits before the wgmma that writes them is waited
+/// for.
 __device__ inline void store_cluster_floats(std::uint32_t address, float v0, float v1) {
   KRONSPARSE_SM90_ASM("st.shared::cluster.v2.f32 [%0], {%1,%2};\n" ::"r"(address), "f"(v0), "f"(v1)
                       : "memory");
 }
 
-/// The same at once for the caller: the bytes count towards a barrier of that block as those of copies do,
-/// and nothing of this one is needed any more.
+/// The same, asynchronously. The bytes count towards a barrier of the other block, as those of a copy do, and
+/// this block need not keep anything.
 __device__ inline void store_async_floats(std::uint32_t address, float v0, float v1, std::uint32_t barrier) {
   KRONSPARSE_SM90_ASM(
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1,%2}, [%3];\n" ::"r"(
@@ -180,17 +183,17 @@ __device__ inline void store_async_floats(std::uint32_t address, float v0, float
       : "memory");
 }
 
-/// Waits for `threads` threads, whole warps, at one of the block's 16 numbered barriers.
+/// Waits at one of the block's 16 numbered barriers for `threads` threads, which are whole warps.
 __device__ inline void barrier_of(int number, int threads) {
   asm volatile("bar.sync %0, %1;\n" ::"r"(number), "r"(threads) : "memory");
 }
 
-/// Counts towards such a barrier without waiting.
+/// Arrives at such a barrier without waiting.
 __device__ inline void barrier_signal(int number, int threads) {
   asm volatile("bar.arrive %0, %1;\n" ::"r"(number), "r"(threads) : "memory");
 }
 
-/// Stores four 8x8 matrices of 16-bit elements transposed; the lanes give the addresses of their rows.
+/// Stores four 8x8 matrices of 16-bit elements transposed. The lanes give the addresses of the rows.
 __device__ inline void store_matrices_transposed(std::uint32_t address, std::uint32_t r0, std::uint32_t r1,
                                                  std::uint32_t r2, std::uint32_t r3) {
   KRONSPARSE_SM90_ASM("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};\n" ::"r"(address),
@@ -198,7 +201,7 @@ __device__ inline void store_matrices_transposed(std::uint32_t address, std::uin
                       : "memory");
 }
 
-/// The same, as they are.
+/// The same without transposing.
 __device__ inline void store_matrices(std::uint32_t address, std::uint32_t r0, std::uint32_t r1,
                                       std::uint32_t r2, std::uint32_t r3) {
   KRONSPARSE_SM90_ASM("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};\n" ::"r"(address),
@@ -214,7 +217,8 @@ __device__ inline std::uint16_t load_shared_2(std::uint32_t address) {
   asm volatile("ld.shared.u16 %0, [%1];\n" : "=h"(value) : "r"(address) : "memory");
   return value;
 }
-/// A float, not its bits: those could be taken before a wgmma that makes them is waited for.
+/// Takes a float, not its bits: the compiler might read the bits before the wgmma that writes them is waited
+/// for.
 __device__ inline void store_shared_float(std::uint32_t address, float value) {
   asm volatile("st.shared.f32 [%0], %1;\n" ::"r"(address), "f"(value) : "memory");
 }
@@ -234,7 +238,7 @@ __device__ inline void store_shared_16(std::uint32_t address, std::uint32_t v0, 
                : "memory");
 }
 
-/// Gives registers of this warpgroup back, or takes those that another gave.
+/// Gives registers of this warpgroup back; take_registers() takes some that another warpgroup gave.
 template <int Registers>
 __device__ inline void give_registers() {
   KRONSPARSE_SM90A_ASM("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(Registers));

@@ -1,9 +1,9 @@
-// Barriers that compute-sanitizer's racecheck follows.
+// Barriers in a form that compute-sanitizer's racecheck follows.
 //
-// It knows what every thread says for itself through a barrier in shared memory. It does not know that a
-// lane's arrival, after __syncwarp, speaks for its warp; nor what is handed over at a numbered barrier that
-// some only signal, or whose threads are others than those of the barrier before. Kernels do all of these,
-// because they are faster. In a build for racecheck (KRONSPARSE_RACECHECK) every lane speaks for itself.
+// racecheck follows barriers in shared memory where every thread arrives for itself. It does not follow one
+// lane that arrives for its warp after __syncwarp, nor numbered barriers at which some threads only arrive,
+// or whose threads change from one use to the next. The kernels do all of these, because they are faster. In
+// a build for racecheck (KRONSPARSE_RACECHECK) every lane arrives for itself.
 #pragma once
 
 namespace kronsparse::cuda {
@@ -14,12 +14,13 @@ inline constexpr bool for_racecheck = true;
 inline constexpr bool for_racecheck = false;
 #endif
 
-/// What a barrier has to expect where so many warps arrive.
+/// The arrivals that a barrier must expect when this many warps arrive.
 [[nodiscard]] __host__ __device__ constexpr int arrivals_of_warps(int warps) {
   return for_racecheck ? warps * 32 : warps;
 }
 
-/// Whether this lane arrives for its warp, whose lanes all ask: what they have read and written comes before.
+/// Whether this lane arrives for its warp. All lanes of the warp call it, and their reads and writes come
+/// before.
 __device__ inline bool speaks_for_warp() {
   if constexpr (for_racecheck) {
     return true;

@@ -1,9 +1,9 @@
-// Where a thread is in a ring of stages in shared memory.
+// A thread's position in a ring of stages in shared memory.
 #pragma once
 
 namespace kronsparse::cuda {
 
-/// The parity turns with every round: it is that of the stage's barriers.
+/// `parity` is that of the stage's barriers: it flips after each turn of the ring.
 struct RingPlace {
   int at = 0;
   int parity = 0;
@@ -14,7 +14,7 @@ struct RingPlace {
       parity ^= 1;
     }
   }
-  /// The same `stages` times.
+  /// Advances by `stages` stages.
   __device__ void skip(int size, int stages) {
     for (at += stages; at >= size; at -= size) parity ^= 1;
   }

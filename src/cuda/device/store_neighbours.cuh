@@ -1,4 +1,4 @@
-// Sums of neighbours in y on their way there: what the epilogue does to them, one rounding, one store.
+// The end of neighbouring sums: epilogue, one rounding, one store to y.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace kronsparse::cuda {
 
-/// Bias, activation and the rounding of neighbours in y, to words of two; `feature` is the first's. Where
-/// is_plain(args), that is known to the compiler.
+/// Applies bias and activation to neighbouring sums and rounds them, two to a word. `feature` is that of the
+/// first. With `plain` the compiler knows is_plain(args).
 template <bool plain, class T, class Arguments, int count>
 __device__ inline void round_neighbours(std::uint32_t (&words)[count / 2], float (&sums)[count],
                                         const Arguments& args, std::int64_t feature) {
@@ -28,7 +28,7 @@ __device__ inline void round_neighbours(std::uint32_t (&words)[count / 2], float
   memcpy(words, rounded, sizeof(words));
 }
 
-/// Stores them, at once where y is aligned.
+/// Stores the words: with one instruction if y is aligned.
 template <bool plain, class T, class Arguments, int count>
 __device__ inline void store_neighbours(const std::uint32_t (&words)[count], const Arguments& args, T* to) {
   if (plain || args.y_vectors) {

@@ -1,4 +1,4 @@
-// What the tensor-core kernels (mma, wgmma) have in common.
+// Pieces that the tensor-core kernels mma and wgmma share.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 
 namespace kronsparse::cuda {
 
-/// tf32x3 is f32 as three TF32 products.
+/// tf32x3 computes f32 as three TF32 products.
 enum class Arithmetic { f16, bf16, tf32, tf32x3 };
-/// How x lies in shared memory; the loaders explain it. `lines` is wgmma's alone.
+/// The arrangement of x in shared memory; the loaders explain it. Only wgmma has `lines`.
 enum class XForm { planes, rows, columns, lines };
 
 namespace mma {
 
-/// Swizzle of 16-byte units in a row of samples (columns): the rows that one
-/// instruction reads lie in different banks.
+/// Swizzle of the 16-byte units in a row of samples (form `columns`). The rows that one instruction reads
+/// then lie in different banks.
 __device__ inline int swizzle(int l) { return (l & 1) | ((l >> 2) & 3) << 1; }
 
 template <class Traits>
@@ -41,12 +41,13 @@ __device__ inline float load_element(const void* from, std::int64_t at) {
     return static_cast<const float*>(from)[at];
 }
 
-/// Out of line: five activations at each of a hundred places would be most of the kernel's code.
+/// Not inlined: five activations at each of a hundred places would be most of the kernel's code.
 __device__ __noinline__ inline float activated(float value, Activation activation) {
   return activate(value, activation);
 }
 
-/// Up to 8 elements of a half type at an address that allows nothing wider; zeros after them.
+/// Stores up to 8 elements of a half type, followed by zeros. `from` may allow no wider load than one
+/// element.
 __device__ inline void store_elements(std::uint32_t to, const std::byte* from, int count) {
   const auto* elements = reinterpret_cast<const std::uint16_t*>(from);
 #pragma unroll
@@ -58,7 +59,7 @@ __device__ inline void store_elements(std::uint32_t to, const std::byte* from, i
   }
 }
 
-/// Stores one word of results, or those of its two elements that exist.
+/// Stores one word of results: both elements, or the first if the second does not exist.
 template <class Traits>
 __device__ inline void store_word(int y_store, std::byte* to, std::uint32_t word, bool second) {
   if (y_store >= 4 && (!Traits::half || second)) {

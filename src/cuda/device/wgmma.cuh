@@ -1,7 +1,7 @@
-// wgmma: d += a b for 64 rows (a's, over the four warps of a warpgroup), N columns and
-// 16 terms of a half type or 8 of TF32; a in registers or in shared memory.
+// wgmma computes d += a b. a has 64 rows, 16 for each warp of a warpgroup; b has N columns; both have 16
+// terms of a half type or 8 of TF32. a lies in registers or in shared memory.
 //
-// PTX wants every register by name, so each N has its own text; nothing else differs.
+// PTX names every register, so each N has its own text. Nothing else differs.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +28,12 @@ namespace kronsparse::cuda::ptx {
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
 
-/// One instruction: `add` is the number of the operand that says whether to add.
+/// One instruction. `add` is the number of the operand that says whether to add to the sums.
 #define KRONSPARSE_WGMMA_TEXT(instruction, sums, operands, add, tail)                                   \
   "{\n.reg .pred p;\nsetp.ne.b32 p, " add ", 0;\n" instruction "{" sums "}, " operands ", p, 1, 1" tail \
   ";\n}\n"
-// Of each N: the sums by number and as operands; then, by number, the factors and `add` with the left
-// one in registers (RS), and with both in shared memory (SS).
+// For each N: the sums by number and as operands. Then, by number, the factors and `add`: with the left
+// factor in registers (RS), and with both in shared memory (SS).
 #define KRONSPARSE_WGMMA_LIST_8 "%0, %1, %2, %3"
 #define KRONSPARSE_WGMMA_SUMS_8(d) "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 #define KRONSPARSE_WGMMA_RS_8 "{%4, %5, %6, %7}, %8", "%9"
@@ -117,7 +117,7 @@ namespace kronsparse::cuda::ptx {
 template <int N>
 struct Wgmma;
 
-// The factors' macro must be expanded before its comma counts.
+// This step expands the factors' macro, so that the preprocessor sees its comma.
 #define KRONSPARSE_WGMMA_EXPAND(instruction, sums, factors, tail) \
   KRONSPARSE_WGMMA_TEXT(instruction, sums, factors, tail)
 
@@ -136,9 +136,10 @@ struct Wgmma;
         : "l"(a), "l"(b), "r"(add));                                                                      \
   }
 
-/// `b` describes the right operand in shared memory; the sums start anew when `add` is 0. `_shared`: `a`
-/// describes the left one, as rows of terms; `_columns`: as rows of samples, one for each term; with
-/// `_both_columns` the right one has a row for each term, too.
+/// `b` describes the right operand in shared memory. The sums start at zero if `add` is 0. `_shared`: `a`
+/// describes the left operand in shared memory, with a row of terms for each sample. `_columns`: the left
+/// operand has a row of samples for each term. `_both_columns`: in addition, the right operand has a row of
+/// columns for each term.
 #define KRONSPARSE_WGMMA_STRUCT(n)                                                          \
   template <>                                                                               \
   struct Wgmma<n> {                                                                         \
@@ -220,11 +221,11 @@ KRONSPARSE_WGMMA_STRUCT(256)
 #undef KRONSPARSE_WGMMA_RS_256
 #undef KRONSPARSE_WGMMA_SS_256
 
-/// Has an operand's registers written here and not later, among the wgmma that follow.
+/// Makes the compiler write an operand's registers here, not later between the wgmma instructions.
 __device__ inline void wgmma_settle(std::uint32_t (&a)[4]) {
   KRONSPARSE_WGMMA("" : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3]));
 }
-/// Orders this warpgroup's writes of registers before the wgmma that follow.
+/// Orders this warpgroup's writes of registers before the next wgmma.
 __device__ inline void wgmma_fence() { KRONSPARSE_WGMMA("wgmma.fence.sync.aligned;\n" ::: "memory"); }
 __device__ inline void wgmma_commit() { KRONSPARSE_WGMMA("wgmma.commit_group.sync.aligned;\n" ::: "memory"); }
 /// Waits until at most `Pending` committed groups are still under way.
@@ -235,9 +236,9 @@ __device__ inline void wgmma_wait() {
 
 #undef KRONSPARSE_WGMMA
 
-/// An operand that a tensor copy laid out in rows of 128 bytes, swizzled: 8 of them, 1024 bytes, are followed
-/// by the next 8 (samples of rows of terms, or terms of rows of samples). A row for each term ends after 64
-/// columns: the next 64 lie `next_columns` bytes further on.
+/// Describes an operand that a tensor copy has laid out in swizzled rows of 128 bytes. Eight rows are 1024
+/// bytes, and the next eight follow. A row holds terms of one sample, or samples of one term. In the second
+/// case it holds 64 columns, and the next 64 lie `next_columns` bytes further on.
 __device__ inline std::uint64_t wgmma_swizzled_operand(std::uint32_t address, int next_columns = 1024) {
   constexpr std::uint64_t next_eight = 1024 >> 4;
   constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62;
@@ -245,9 +246,9 @@ __device__ inline std::uint64_t wgmma_swizzled_operand(std::uint32_t address, in
          static_cast<std::uint64_t>(next_columns >> 4) << 16 | next_eight << 32 | swizzle_128;
 }
 
-/// An operand as 8x16-byte blocks, of 8 columns by 16 bytes of terms or (`_both_columns`) of 8 terms by 16
-/// bytes of columns: `next_terms` bytes to the block of the following terms, `next_columns` to that of the
-/// following 8 columns.
+/// Describes an operand that consists of 8x16-byte blocks: 8 columns by 16 bytes of terms, or
+/// (`_both_columns`) 8 terms by 16 bytes of columns. The block of the next terms lies `next_terms` bytes
+/// further on, that of the next 8 columns `next_columns` bytes.
 __device__ inline std::uint64_t wgmma_operand(std::uint32_t address, int next_terms, int next_columns) {
   return static_cast<std::uint64_t>((address & 0x3ffff) >> 4) |
          static_cast<std::uint64_t>(next_terms >> 4) << 16 |

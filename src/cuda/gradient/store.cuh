@@ -1,5 +1,5 @@
-// What a block of the tensor-core gradients computes, and how its sums reach y: added up over the blocks of
-// the cluster, which share the batch, through distributed shared memory.
+// The tile of a block of the tensor-core gradients, and the path of its sums to y: they are added up over the
+// blocks of the cluster, which split the batch, through distributed shared memory.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,21 @@
 
 namespace kronsparse::cuda {
 
-/// y, and the tiles that it is stored in.
+/// y, and the tiles in which it is stored.
 struct GradientOutput {
   std::byte* y;
   std::int64_t b, c, d;
-  int tile_k, tile_l;    ///< outputs and inputs of a block, ...
-  int block_j;           ///< and neighbouring j: all of d, 16, or 1
-  std::uint32_t splits;  ///< blocks of the cluster, which share the batch
+  int tile_k, tile_l;    ///< outputs and inputs of a block
+  int block_j;           ///< neighbouring j of a block: all of d, 16, or 1
+  std::uint32_t splits;  ///< blocks of the cluster, which split the batch
   int pitch;             ///< bytes between rows k of sums in shared memory
-  bool vectors;          ///< 8-byte stores are aligned
+  bool vectors;          ///< whether 8-byte stores are aligned
 };
 
 /// Tiles in the order in which blocks take them: after the splits l is fastest, then k, groups of j and i.
 struct GradientTiles {
   std::uint32_t l_tiles, k_tiles, j_groups;
-  int split_samples;  ///< that a block of the cluster sums
+  int split_samples;  ///< samples that a block of the cluster sums
   std::int64_t batch;
 
   template <class Config>
@@ -35,7 +35,7 @@ struct GradientTiles {
 
 namespace gradient {
 
-/// What a block computes.
+/// The work of a block.
 struct Tile {
   std::int64_t i, j0, k0, l0;
   std::int64_t n0;  ///< first sample
@@ -62,7 +62,7 @@ __device__ inline Tile block_tile(const GradientTiles& tiles, const GradientOutp
   return tile;
 }
 
-/// Four neighbouring sums, added up over the blocks that share the batch.
+/// Four neighbouring sums, added up over the blocks that split the batch.
 __device__ inline uint4 added_up(const GradientOutput& p, std::uint32_t from) {
   if (p.splits == 1) return ptx::load_shared_16(from);
   uint4 sum = ptx::load_cluster_16(ptx::cluster_address(from, 0));
@@ -79,7 +79,7 @@ __device__ inline uint4 added_up(const GradientOutput& p, std::uint32_t from) {
   return sum;
 }
 
-/// Stores this block's share of the tile, four elements of a row k at a time. By the first warps.
+/// Stores this block's share of the tile, four elements of a row k at a time. Called by the first warps.
 template <class Traits>
 __device__ inline void store_sums(const GradientOutput& p, const Tile& tile, std::uint32_t shared,
                                   int warps) {
@@ -88,7 +88,7 @@ __device__ inline void store_sums(const GradientOutput& p, const Tile& tile, std
   const auto splits = static_cast<int>(p.splits);
   const int rows = static_cast<int>(min(p.b - tile.k0, std::int64_t{p.tile_k}));
   const int columns = static_cast<int>(min(p.c - tile.l0, std::int64_t{p.tile_l}));
-  const int elements = columns * p.block_j;  // of a row
+  const int elements = columns * p.block_j;  // elements of a row
   const bool in_groups = p.block_j != 1 && p.block_j != p.d;
   const std::int64_t step = p.block_j == 1 ? p.d : 1;
   const int row_pieces = (elements + 127) / 128;

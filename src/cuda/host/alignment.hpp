@@ -1,4 +1,4 @@
-// How wide the copies of an operand may be, and where it may begin.
+// How wide the copies of an operand may be, and at which addresses it may begin.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ template <class... Numbers>
   return least;
 }
 
-/// Whether it begins at a multiple of so many bytes; what there is none of does.
+/// Whether `data` lies at a multiple of `bytes`; a null pointer does.
 [[nodiscard]] inline bool is_aligned(const void* data, int bytes) {
   return reinterpret_cast<std::uintptr_t>(data) % static_cast<unsigned>(bytes) == 0;
 }

@@ -1,5 +1,5 @@
-// Divisions: by numbers that a launch knows, a multiplication where the GPU would need forty dependent
-// instructions; and on the host, rounded up.
+// Divisions. A GPU needs forty dependent instructions to divide; a divisor that the launch knows becomes a
+// multiplication. On the host: divisions rounded up.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,12 +9,12 @@
 
 namespace kronsparse::cuda {
 
-/// How many of `by` hold `value`.
+/// `value` / `by`, rounded up.
 [[nodiscard]] constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) {
   return (value + by - 1) / by;
 }
 
-/// Divides numbers below 2^31 by one from 1 to 2^31.
+/// Divides numbers below 2^31 by a number from 1 to 2^31.
 class Divisor {
  public:
   Divisor() = default;

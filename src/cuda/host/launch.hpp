@@ -1,4 +1,4 @@
-// Launches of kernels that may overlap the end of those before them.
+// Launches of kernels that may overlap the end of the kernels before them.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,38 +17,39 @@ struct LaunchShape {
   int threads = 1;
   std::size_t shared_bytes = 0;
   int cluster_blocks = 1;
-  /// Starts before the kernels ahead of it in the stream have ended. The kernel must then be compiled
-  /// for sm_90 or later, and wait for them (griddepcontrol.wait) before it touches operands.
+  /// Lets the kernel start before the earlier kernels of the stream have ended. It must then be compiled for
+  /// sm_90 or later, and wait for them (griddepcontrol.wait) before it touches operands.
   bool overlapping = false;
-  /// Shared memory that a multiprocessor should have for its blocks, in per cent of the most there can be;
-  /// what is left is cache. By default the driver decides.
+  /// The shared memory that each multiprocessor reserves for its blocks, in per cent of the maximum; the rest
+  /// is cache. By default the driver decides.
   int shared_percent = cudaSharedmemCarveoutDefault;
 };
 
-/// Whether the kernel's code has the instructions that overlapping needs: a newer GPU also runs older code.
+/// Whether the kernel's code has the instructions that overlapping needs. A newer GPU may run older code
+/// without them.
 [[nodiscard]] inline bool can_overlap(const void* kernel) {
   cudaFuncAttributes attributes{};
   check(cudaFuncGetAttributes(&attributes, kernel), "asking for a kernel's attributes");
   return attributes.ptxVersion >= 90;
 }
 
-/// Lets launches of the kernel have all the shared memory there is. Plans share kernels: what one needs
-/// must not become the limit of another.
+/// Lets launches of the kernel use all the shared memory that a block may have. Plans share kernels, so the
+/// needs of one plan must not become the limit of another.
 inline void allow_shared_memory(const void* kernel, const GpuFacts& gpu) {
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              static_cast<int>(gpu.shared_bytes)),
         "raising a kernel's limit of shared memory");
 }
 
-/// Lets launches of the kernel have clusters of so many blocks.
+/// Lets launches of the kernel use clusters of this many blocks.
 inline void allow_cluster(const void* kernel, int blocks) {
-  constexpr int portable = 8;  // more have to be asked for
+  constexpr int portable = 8;  // larger ones have to be asked for
   if (blocks > portable)
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
           "asking for large clusters");
 }
 
-/// Launches a kernel that takes `arguments`; Error device with its name when that fails.
+/// Launches a kernel with `arguments`. Throws Error device with the kernel's name if that fails.
 template <class... Arguments>
 void launch(std::string_view name, const void* kernel, const LaunchShape& shape, Stream stream,
             const Arguments&... arguments) {
@@ -69,7 +70,7 @@ void launch(std::string_view name, const void* kernel, const LaunchShape& shape,
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
   }
-#if CUDART_VERSION >= 13000  // the first 12 have no such attribute
+#if CUDART_VERSION >= 13000  // the first releases of 12 lack the attribute
   if (shape.shared_percent != cudaSharedmemCarveoutDefault) {
     cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
     attribute.id = cudaLaunchAttributePreferredSharedMemoryCarveout;
@@ -78,13 +79,13 @@ void launch(std::string_view name, const void* kernel, const LaunchShape& shape,
 #endif
   std::array<void*, sizeof...(Arguments)> parameters{
       const_cast<void*>(static_cast<const void*>(&arguments))...};
-  // Not asked for cudaGetLastError: that may be the error of somebody else's earlier call.
+  // cudaGetLastError is not asked: it may return the error of an earlier call by somebody else.
   const cudaError_t status = cudaLaunchKernelExC(&config, kernel, parameters.data());
   if (status != cudaSuccess)
-    check(status, message("launching the kernel {}", name));  // a text for failures only
+    check(status, message("launching the kernel {}", name));  // the text is made for failures only
 }
 
-/// The same with arguments converted to what the kernel takes.
+/// The same, with arguments converted to the kernel's parameter types.
 template <class... Parameters>
 void launch(std::string_view name, void (*kernel)(Parameters...), const LaunchShape& shape, Stream stream,
             const std::type_identity_t<Parameters>&... arguments) {

@@ -88,7 +88,7 @@ bool is_capturing(Device device, Stream stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const cudaError_t answer = cudaStreamIsCapturing(stream_of(stream), &status);
   if (answer ==
-      cudaErrorStreamCaptureImplicit) {  // another stream is; this is the default one, which cannot be
+      cudaErrorStreamCaptureImplicit) {  // another stream captures; this is the default stream, which cannot
     static_cast<void>(cudaGetLastError());
     return false;
   }

@@ -11,14 +11,13 @@ namespace kronsparse::cuda {
 
 /// y[n,i,k,j] = activation(sum over l < c of w[i,k,l,j] · x[n,i,l,j] + bias[i,k,j]).
 ///
-/// x[n,i,l,j] lies n·x_sample + ((i·c + l)·d + j)·x_feature elements from its
-/// start, y and g alike. For the transposed product b and c have changed
-/// places; the packed weights hold w as written here.
+/// x[n,i,l,j] lies n·x_sample + ((i·c + l)·d + j)·x_feature elements from the start of x; y and g alike. The
+/// transposed product has b and c exchanged; the packed weights hold w as written here.
 struct Product {
   std::int64_t batch = 0;
   std::int64_t a = 1, b = 1, c = 1, d = 1;
   std::int64_t x_sample = 0, x_feature = 0;
-  std::int64_t y_sample = 0, y_feature = 0;  ///< of g for the gradient
+  std::int64_t y_sample = 0, y_feature = 0;  ///< for the gradient: those of g
 };
 
 [[nodiscard]] inline Product product_of(const Problem& problem) noexcept {
@@ -38,7 +37,7 @@ struct Product {
           .y_feature = batch_first ? 1 : y_stride};
 }
 
-/// The one that a plan is made for: a plan for no samples is as good as one for a sample.
+/// The product that a plan is made for. A plan for no samples is made as for one.
 [[nodiscard]] inline Product planned_product_of(const Problem& problem) noexcept {
   Product p = product_of(problem);
   p.batch = std::max<std::int64_t>(p.batch, 1);

@@ -15,14 +15,14 @@ constexpr double mebibyte = 1024.0 * 1024.0;
 
 std::string version_text(int version) { return message("{}.{}", version / 1000, version % 1000 / 10); }
 
-/// Errors that mean: this GPU or its driver takes none of the kernels.
+/// Errors that mean that this GPU or its driver takes none of the kernels.
 bool is_about_kernel_images(cudaError_t status) {
   return status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidKernelImage ||
          status == cudaErrorInvalidPtx || status == cudaErrorUnsupportedPtxVersion ||
          status == cudaErrorJitCompilationDisabled || status == cudaErrorInvalidDeviceFunction;
 }
 
-/// What to add to CUDA's own words, which name neither the GPU nor the build.
+/// The GPU and the build, to be added to CUDA's own words, which name neither.
 std::string about_kernel_images() {
   int device = 0;
   int major = 0;
@@ -38,7 +38,7 @@ std::string about_kernel_images() {
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
   if (cudaDeviceGetAttribute(&value, which, device) == cudaSuccess) return value;
-  static_cast<void>(cudaGetLastError());  // not to be taken for a later call's
+  static_cast<void>(cudaGetLastError());  // so that no later call reports it
   return 0;
 }
 
@@ -54,9 +54,9 @@ GpuFacts facts_of(int index) {
   facts.memory_bytes = properties.totalGlobalMem;
   facts.shared_bytes = properties.sharedMemPerBlockOptin;
   facts.l2_bytes = static_cast<std::size_t>(properties.l2CacheSize);
-  // Drivers of virtual machines may not tell the clocks: cost models then still compare.
+  // Drivers of virtual machines may hide the clocks. Cost models can still compare with these numbers.
   facts.clock_hz = std::max(1e3 * attribute(cudaDevAttrClockRate, index), 1e9);
-  // Two transfers a clock; a copy reaches 87 % of that on an H200.
+  // Memory moves data twice per clock; a copy reaches 87 % of that on an H200.
   facts.memory_rate = std::max(
       0.87 * 2.0 * 1e3 * attribute(cudaDevAttrMemoryClockRate, index) * properties.memoryBusWidth / 8.0,
       1e11);
@@ -95,7 +95,7 @@ Found find_gpus() {
   Found found;
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
-  static_cast<void>(cudaGetLastError());  // not to be taken for a later call's
+  static_cast<void>(cudaGetLastError());  // so that no later call reports it
   if (status != cudaSuccess || count == 0) {
     found.reason = reason_of_none(status);
     return found;
@@ -123,7 +123,7 @@ Found& found() {
 
 void check(cudaError_t status, std::string_view action) {
   if (status == cudaSuccess) return;
-  // CUDA would hand the same error to whoever asks next.
+  // Otherwise CUDA reports the same error to the next caller.
   static_cast<void>(cudaGetLastError());
   const ErrorCode code = status == cudaErrorMemoryAllocation ? ErrorCode::out_of_memory : ErrorCode::device;
   throw Error(code, message("cuda: {} failed: {} ({}){}", action, cudaGetErrorString(status),
@@ -163,7 +163,7 @@ DeviceMemory::DeviceMemory(int device, std::size_t bytes) : device_(device) {
   bytes_ = bytes;
 }
 
-// Whatever goes wrong here (the driver may be gone when a program ends), the memory goes with it.
+// Errors are ignored here: the driver may be gone when a program ends, and the memory with it.
 DeviceMemory::~DeviceMemory() {
   if (data_ == nullptr) return;
   int current = 0;

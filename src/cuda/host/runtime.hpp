@@ -14,10 +14,11 @@
 
 namespace kronsparse::cuda {
 
-/// Throws Error out_of_memory or device, with what was attempted and what CUDA says of it.
+/// Throws Error out_of_memory or device. The message says what was attempted and how CUDA describes the
+/// error.
 void check(cudaError_t status, std::string_view action);
 
-/// While it lives, `device` is the calling thread's current device; then the one before it is again.
+/// Makes `device` the calling thread's current device, and restores the previous one when it is destroyed.
 class DeviceGuard {
  public:
   explicit DeviceGuard(int device);
@@ -29,12 +30,12 @@ class DeviceGuard {
   int previous_ = -1;  ///< -1 when nothing has to be put back
 };
 
-/// Memory of a device, freed when it goes. Empty when made of 0 bytes.
+/// Memory of a device, freed on destruction. Empty when made with 0 bytes.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
   DeviceMemory(int device, std::size_t bytes);
-  /// Takes over what release() gave away.
+  /// Takes over memory that release() gave away.
   [[nodiscard]] static DeviceMemory adopt(int device, void* data) noexcept {
     DeviceMemory memory;
     memory.device_ = device;
@@ -61,19 +62,19 @@ class DeviceMemory {
   std::size_t bytes_ = 0;
 };
 
-/// What the cost models and launchers need to know of a GPU; read once.
+/// The facts about a GPU that cost models and launchers need; read once.
 struct GpuFacts {
   int index = 0;
   std::string name;
   int compute_capability = 0;  ///< 90 for 9.0
-  Architecture code;  ///< what the kernels it runs were compiled for: its own kind, or an earlier one
+  Architecture code;           ///< the architecture its kernels were compiled for: its own or an earlier one
   int multiprocessors = 0;
   std::size_t memory_bytes = 0;
-  std::size_t shared_bytes = 0;  ///< a block may have, after opting in
+  std::size_t shared_bytes = 0;  ///< shared memory that a block may use after opting in
   std::size_t l2_bytes = 0;
   double clock_hz = 0;
-  double memory_rate = 0;  ///< bytes per second that a copy reaches, read plus written; estimated
-  std::string unusable;    ///< why no kernel of this build runs on it; empty when they do
+  double memory_rate = 0;  ///< bytes per second of a copy, read plus written; estimated
+  std::string unusable;    ///< why no kernel of this build runs on it; empty when one does
 
   /// Whether blocks of its kernels may form clusters.
   [[nodiscard]] bool has_clusters() const { return code.compute_capability >= 90; }
@@ -81,16 +82,16 @@ struct GpuFacts {
 
 /// The GPUs of this machine, in CUDA's order. Empty where there is no driver.
 [[nodiscard]] const std::vector<GpuFacts>& gpus();
-/// One that gpus() lists; Error device otherwise. Cost models and refusals ask
-/// nothing but this, so that they can be tested without a GPU.
+/// One of gpus(); throws Error device otherwise. Cost models and refusals ask nothing else, so they can be
+/// tested without a GPU.
 [[nodiscard]] const GpuFacts& gpu(Device device);
-/// Why cuda:index cannot be used (no driver, one too old, no kernel for it); empty when it can.
+/// Why cuda:index cannot be used: no driver, a driver too old, no kernel for it. Empty when it can be used.
 [[nodiscard]] std::string why_unusable(int index);
 /// "NVIDIA H200, sm_90, 132 SMs, 140 GiB, 50 MiB L2".
 [[nodiscard]] std::string to_string(const GpuFacts& facts);
 
-/// For tests: while it lives, gpus() are these, or none for the reason given.
-/// Choosing works with them, running does not.
+/// For tests: while it lives, gpus() returns these, or none for the given reason. Choosing works with them,
+/// running does not.
 class PretendedGpus {
  public:
   explicit PretendedGpus(std::vector<GpuFacts> gpus, std::string reason_of_none = {});

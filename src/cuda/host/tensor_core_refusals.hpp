@@ -1,4 +1,4 @@
-// What the hosts of the tensor-core kernels (mma, wgmma) have in common.
+// Refusals that the tensor-core kernels share.
 #pragma once
 
 #include <cstdint>
@@ -24,41 +24,42 @@ namespace kronsparse::cuda {
   if (problem.dtype != DType::f16 && problem.dtype != DType::bf16 && problem.dtype != DType::f32)
     return message("tensor cores here multiply f16, bf16 and f32, not {}", name(problem.dtype));
   if (problem.dtype == DType::f32 && problem.mode == Mode::ieee) return "the mode ieee allows FMA units only";
-  // The split loses up to 9 units in the last place of a product: sums must be
-  // long enough for a library's own rounding errors to be of that size.
+  // The split loses up to 9 units in the last place of a product. Sums must be so long that a library's own
+  // rounding errors are of that size.
   constexpr std::int64_t least_terms = 16;
   const std::int64_t terms = product_of(problem).c;
   if (problem.dtype == DType::f32 && problem.mode == Mode::fp32 && terms < least_terms)
-    return message("sums of {} terms would be less accurate than a library's, it takes {} or more", terms,
-                   least_terms);
+    return message("needs sums of at least {} terms to be as accurate as a library; here {}", least_terms,
+                   terms);
   constexpr std::int64_t limit = std::int64_t{1} << 31;
   const Pattern& pattern = problem.pattern();
-  if (pattern.b >= limit || pattern.c >= limit || pattern.d >= limit) return "counts b, c and d in 32 bits";
+  if (pattern.b >= limit || pattern.c >= limit || pattern.d >= limit)
+    return message("needs b, c and d below 2^31; the pattern is {}", pattern.to_string());
   return {};
 }
 
 /// The same for kernels that multiply half types alone.
 [[nodiscard]] inline std::string half_refusal(const Problem& problem) {
   if (std::string reason = tensor_core_refusal(problem); !reason.empty()) return reason;
-  return problem.dtype == DType::f32 ? "takes half types, f32 has its own kernels" : "";
+  return problem.dtype == DType::f32 ? "takes the half types f16 and bf16, not f32" : "";
 }
 
-/// Why a kernel for at most so many samples cannot take the problem; empty when it can.
+/// Why a kernel for at most `most` samples cannot take the problem; empty when it can.
 [[nodiscard]] inline std::string batch_refusal(const Problem& problem, std::int64_t most) {
   if (problem.batch <= most) return {};
   return message("is for batches of at most {}, not {}", most, problem.batch);
 }
 
-/// Why a kernel that takes whole rows of x, of so many elements each and so many at most, cannot take a sum's
-/// terms with all their j; empty when it can.
+/// Why a kernel cannot take the rows of x, of c·d elements for each i. It takes multiples of `row_elements`
+/// up to `most`. Empty when it can.
 [[nodiscard]] inline std::string row_refusal(const Product& p, int row_elements, int most) {
   if (p.c <= most / p.d && p.c * p.d % row_elements == 0) return {};
-  return message("takes rows of a multiple of {} elements of x, up to {}, not {} times {}", row_elements,
-                 most, p.c, p.d);
+  return message("needs terms·d to be a multiple of {} and at most {}; here {}·{} = {}", row_elements, most,
+                 p.c, p.d, p.c * p.d);
 }
 
-/// Why the GPU, or what was compiled for it, lacks what this and later capabilities have, 80 for 8.0; empty
-/// when neither does.
+/// Why the GPU, or the code that was compiled for it, lacks this compute capability (80 for 8.0); empty when
+/// both have it.
 [[nodiscard]] inline std::string capability_refusal(const GpuFacts& facts, int needed) {
   const auto text = [](int capability) { return message("{}.{}", capability / 10, capability % 10); };
   if (facts.code.compute_capability >= needed) return {};
@@ -69,8 +70,8 @@ namespace kronsparse::cuda {
                  facts.name, text(facts.code.compute_capability));
 }
 
-/// Why the GPU has not got Hopper's instructions, which no other has, or nothing was compiled that uses them;
-/// empty when it has.
+/// Why the GPU lacks Hopper's instructions, which no other GPU has, or the build lacks code that uses them;
+/// empty when neither does.
 [[nodiscard]] inline std::string hopper_refusal(const GpuFacts& facts) {
   if (facts.compute_capability != 90)
     return message("needs compute capability 9.0, {} has {}.{}", facts.name, facts.compute_capability / 10,
@@ -81,7 +82,7 @@ namespace kronsparse::cuda {
   return {};
 }
 
-/// Why the GPU cannot hold a block's tile, or the kernels cannot count them; empty when they can.
+/// Why the GPU cannot hold a block's tile, or the kernel cannot count the tiles; empty when it can.
 [[nodiscard]] inline std::string tile_refusal(const GpuFacts& facts, int shared_bytes, std::int64_t groups,
                                               std::int64_t n_tiles) {
   if (static_cast<std::size_t>(shared_bytes) > facts.shared_bytes)

@@ -9,7 +9,7 @@
 namespace kronsparse::cuda {
 namespace {
 
-/// The driver's encoder, found without linking against the driver.
+/// The driver's encoder, looked up at run time, without linking against the driver.
 auto encoder() {
   using Encoder = decltype(&cuTensorMapEncodeTiled);
   static const Encoder found = [] {
@@ -48,7 +48,7 @@ CUtensorMap tensor_map(const TensorView& view) {
   };
   CUresult status = encode();
   if (status == CUDA_ERROR_INVALID_CONTEXT) {
-    // A thread that has called nothing of CUDA yet: the runtime makes its context current.
+    // This thread has not called CUDA before. The runtime makes its context current.
     int device = 0;
     check(cudaGetDevice(&device), "asking for the current device");
     check(cudaSetDevice(device), "making the device current");

@@ -1,5 +1,5 @@
-// Weights in the order in which a small batch's kernel reads them: the kernel's cut says of every place which
-// weight belongs there.
+// Weights in the order in which a kernel for small batches reads them. The kernel's cut says which weight
+// belongs at each place.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,19 +11,19 @@
 
 namespace kronsparse::cuda {
 
-/// Which weight lies at a place of the packed ones; some do not exist.
+/// The weight at a place among the packed ones. Some of these weights do not exist.
 struct PackedPlace {
   std::int64_t i, k, l, j;
 };
 
-/// Of tensor cores' right operand a lane holds four terms of 16, or eight of 32; which of them is free, as
-/// long as weights follow. The one at place `at`, when a load has `load_terms` of them: those that make the
-/// loads of neighbouring lanes contiguous.
+/// The term at place `at` of a lane. A lane of the tensor cores' right operand holds four terms of 16, or
+/// eight of 32. Which terms these are is free, as long as the weights have the same order. A load has
+/// `load_terms` terms; this order makes the loads of neighbouring lanes contiguous.
 [[nodiscard]] __host__ __device__ constexpr int term_of(int load_terms, int lane_in_four, int at) {
   return load_terms * (4 * (at / load_terms) + lane_in_four) + at % load_terms;
 }
 
-/// Takes a number apart, the fastest digit first.
+/// Splits a number into digits, the fastest first.
 class Digits {
  public:
   __host__ __device__ explicit Digits(std::int64_t number) : rest_(number) {}

@@ -1,4 +1,4 @@
-// The kernel that packs values, up to four factors' in one launch, and the executors' way to it.
+// The kernel that packs values, for up to four factors in one launch, and its use by executors.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -14,9 +14,9 @@ namespace kronsparse::cuda {
 namespace {
 
 constexpr int most_tasks = 4;
-constexpr int threads = 128, blocks_at_once = 6;  // 80 registers a thread: with 64 it spills
+constexpr int threads = 128, blocks_at_once = 6;  // 80 registers for each thread: with 64 it spills
 
-/// Tasks with their shares of the blocks.
+/// Tasks, and the first block of each.
 template <class Task>
 struct Tasks {
   unsigned first_block[most_tasks + 1] = {};
@@ -25,8 +25,8 @@ struct Tasks {
 static_assert(sizeof(Tasks<PackTask>) <= 4096 && sizeof(Tasks<WidenTask>) <= 4096,
               "what a launch may be told");
 
-/// Later kernels may start at once: they wait for this one before they read what it writes. It waits itself
-/// for those ahead, which may still write the values, or read what was packed before.
+/// Lets later kernels start at once: they wait for this one before they read what it writes. This one waits
+/// for the earlier kernels, which may still write the values or read the packed weights.
 __device__ inline void meet_other_kernels() {
 #if __CUDA_ARCH__ >= 900
   ptx::let_later_kernels_start();
@@ -34,9 +34,9 @@ __device__ inline void meet_other_kernels() {
 #endif
 }
 
-/// Calls body(task, number of the thread among those of the task, how many there are), when the kernels ahead
-/// have ended. Arguments come from memory when they are first read, and a task is read digit by digit: all of
-/// it is brought to shared memory at once, while others still run.
+/// Calls body(task, number of the thread within the task, number of threads of the task) after the earlier
+/// kernels have ended. The first read of an argument goes to memory, and a task is read digit by digit. So
+/// the block copies its whole task to shared memory first, while the earlier kernels still run.
 template <class Task, class Body>
 __device__ inline void with_task(const Tasks<Task>& all, const Body& body) {
   __shared__ __align__(16) std::byte room[sizeof(Task)];
@@ -127,11 +127,11 @@ __global__ void __launch_bounds__(threads, blocks_at_once)
 
 std::uint64_t items_of(const PackTask& task) { return task.items; }
 std::uint64_t items_of(const WidenTask& task) { return task.elements; }
-/// In units, for shares of the blocks.
+/// The work of a task in units, which decides its share of the blocks.
 std::uint64_t work_of(const PackTask& task) { return task.units; }
 std::uint64_t work_of(const WidenTask& task) { return task.elements; }
 
-/// Tasks on their way to a launch.
+/// Collects tasks and launches them.
 template <class Task>
 class Launcher {
  public:
@@ -145,8 +145,8 @@ class Launcher {
 
   void launch_all() {
     if (count_ == 0) return;
-    // A few times as many as run at once, so that none works long after others; what items are left are
-    // dealt out to them in turn.
+    // The grid has a few times as many blocks as run at once, so that no block works long after the others.
+    // Each block takes its items in turn with the others.
     constexpr int turns = 4;
     const double most = double{turns * blocks_at_once} * std::max(facts_.multiprocessors, 1);
     double work = 0;
@@ -160,11 +160,11 @@ class Launcher {
       blocks += static_cast<unsigned>(std::clamp<std::uint64_t>(
           needed, 1, std::max<std::uint64_t>(static_cast<std::uint64_t>(share), 1)));
     }
-    // Blocks after the last task are nobody's.
+    // No block belongs to the places after the last task.
     for (int n = count_; n <= most_tasks; ++n) all_.first_block[n] = blocks;
     count_ = 0;
-    // All shared memory, though it needs little: the product that follows needs it, and a multiprocessor
-    // takes 5 us to divide its memory in another way.
+    // Asks for all shared memory, though it needs little. The next product needs it, and a multiprocessor
+    // takes 5 us to change how its memory is divided.
     launch(name_, kernel_,
            {.blocks = blocks,
             .threads = threads,
@@ -185,8 +185,8 @@ class Launcher {
 }  // namespace
 
 double packing_seconds(const GpuFacts& facts, double value_bytes, double packed_bytes) {
-  // Measured on an H200: what a product takes longer that follows the packing, the first 2.9 us for any
-  // weights; values and packed weights together pass at 0.65 of what a copy reaches, 4.2 TB/s.
+  // Measured on an H200 as the time by which a product that follows the packing becomes longer: 2.9 us for
+  // any weights; then values and packed weights together pass at 0.65 of a copy's rate, 4.2 TB/s.
   constexpr double start = 2.9e-6, share = 0.65;
   return start + (value_bytes + packed_bytes) / (share * std::max(facts.memory_rate, 1e10));
 }
@@ -233,7 +233,7 @@ void pack_all(Device device, std::span<const PackJob> jobs, Stream stream) {
     const auto& executor = static_cast<const CudaExecutor&>(*job.executor);
     const auto address = reinterpret_cast<std::uintptr_t>(job.values);
     for (const CudaExecutor::Part& part : executor.parts_) {
-      // Few values are at addresses that vectors cannot be loaded from.
+      // Only few values lie at addresses that do not allow vector loads.
       const int alignment = static_cast<int>(std::min<std::uintptr_t>(address & -address, 16));
       PackTask task = address % 16 == 0 ? part.task : pack_task(part.layout, alignment);
       task.values = static_cast<const std::byte*>(job.values);

@@ -1,5 +1,5 @@
-// One item of a packing task: where its units lie, its values' way through registers. On the CPU as well, for
-// tests.
+// One item of a packing task: the places of its units, and the path of its values through registers. It also
+// compiles for the CPU, for tests.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@
 #include "cuda/packing/forms.hpp"
 #include "cuda/packing/packing.hpp"
 
-/// Loops of functions that run on the CPU, too, whose compiler knows no such pragma.
+/// For loops of functions that also run on the CPU, whose compiler does not know the pragma.
 #if defined(__CUDA_ARCH__)
 #define KRONSPARSE_UNROLL _Pragma("unroll")
 #else
@@ -24,8 +24,8 @@ struct alignas(16) Unit {
   std::uint32_t words[4];
 };
 
-/// The place of an item's first element among the values and of its first unit; and its weight, which
-/// counts where some do not exist.
+/// The place of an item: its first element among the values, its first unit, and the indices of its first
+/// weight. The indices count where some weights do not exist.
 template <class Index>
 struct Place {
   Index k = 0, l = 0, j = 0, from = 0, to = 0;
@@ -37,7 +37,7 @@ struct Place {
     from += count * step.from;
     to += count * step.to;
   }
-  /// Whether the weight so far from here exists.
+  /// Whether the weight `step` away from this one exists.
   [[nodiscard]] __host__ __device__ bool has(const PackTask& task, const PackTask::Step& step) const {
     return k + step.k < task.b && l + step.l < task.c && j + step.j < task.d;
   }
@@ -121,7 +121,7 @@ __host__ __device__ inline void store(const PackTask& task, Index to, Unit unit)
   store_unit(at, unit);
 }
 
-/// Vectors of 2 to 16 bytes, in words; of 2 bytes the upper half is zero.
+/// A vector of 2 to 16 bytes, as words. A vector of 2 bytes has zeros in the upper half.
 template <int bytes>
 struct Vector {
   std::uint32_t words[bytes < 4 ? 1 : bytes / 4];
@@ -153,7 +153,7 @@ template <int bytes>
   return vector;
 }
 
-/// A word of two halves, each the lower or upper one of a word.
+/// A word made of two halves, each the lower or the upper half of a word.
 template <bool upper_low, bool upper_high>
 [[nodiscard]] __host__ __device__ inline std::uint32_t word_of_halves(std::uint32_t low, std::uint32_t high) {
 #if defined(__CUDA_ARCH__)
@@ -172,7 +172,7 @@ __host__ __device__ inline void for_constants(const Body& body) {
   (std::make_integer_sequence<int, count>{});
 }
 
-/// One unit out of an item's vectors.
+/// Makes one unit out of an item's vectors.
 template <PackForm form, int unit>
 [[nodiscard]] __host__ __device__ inline Unit unit_of(
     const Vector<form.vector_bytes()> (&vectors)[form.vectors()]) {
@@ -192,12 +192,12 @@ template <PackForm form, int unit>
   return result;
 }
 
-/// An item that lies here; zeros for weights that do not exist.
+/// Packs the item at `place`; zeros stand for weights that do not exist.
 template <PackForm form, class Index>
 __host__ __device__ __forceinline__ void pack_item(const PackTask& task, Place<Index> place) {
   constexpr int at_once = form.repeats_at_once();
   const auto pack = [&]<int count>(std::integral_constant<int, count>) {
-    Vector<form.vector_bytes()> vectors[count][form.vectors()];
+    Vector<form.vector_bytes()> vectors[count][form.vectors()];  // (repeats, vectors of an item)
     KRONSPARSE_UNROLL
     for (int repeat = 0; repeat < count; ++repeat) {
       Place<Index> at = place;
@@ -232,7 +232,7 @@ __host__ __device__ __forceinline__ void pack_item(const PackTask& task, Place<I
   }
 }
 
-/// Calls body.operator()<form>() with the form of this number, found by halves.
+/// Calls body.operator()<form>() with the form of this number. A binary search finds it.
 template <int first = 0, int end = static_cast<int>(pack_forms.size()), class Body>
 __host__ __device__ __forceinline__ void with_form(int number, const Body& body) {
   if constexpr (end - first == 1) {
@@ -246,7 +246,7 @@ __host__ __device__ __forceinline__ void with_form(int number, const Body& body)
   }
 }
 
-/// Packs every `step`th item, from `first` on.
+/// Packs every `step`th item from `first` on.
 template <class Index>
 __host__ __device__ __forceinline__ void pack_items(const PackTask& task, Index first, Index step) {
   const auto items = static_cast<Index>(task.items);
@@ -258,7 +258,7 @@ __host__ __device__ __forceinline__ void pack_items(const PackTask& task, Index 
   }
 }
 
-/// Element `at` of the FMA kernels' weights: its place among the values, or -1 where there is none.
+/// The place among the values of element `at` of the FMA kernels' weights, or -1 if there is none.
 template <class Index>
 [[nodiscard]] __host__ __device__ inline std::int64_t widened_source(const WidenTask& task, Index at) {
   const auto take = [&at](const Divisor& by, std::uint64_t count) -> Index {

@@ -1,4 +1,4 @@
-// Packing values into the orders of kernels: what the packing kernel is told, and the executors that use it.
+// Packing values into the orders of kernels: the tasks of the packing kernel, and the executors that use it.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@
 
 namespace kronsparse::cuda {
 
-/// The values of one factor on their way to one order. Items are what a thread takes at once: some units, and
-/// as many again by `repeat`, in turn.
+/// Packs the values of one factor into one order. An item is the work that a thread takes at once: some
+/// units, then `repeats` - 1 times as many again, each one `repeat` further.
 struct PackTask {
   static constexpr int most_digits = 12;
 
@@ -29,7 +29,7 @@ struct PackTask {
     Divisor count;
     std::uint32_t row = 0;
     Step step;
-    std::uint64_t from = 0, to = 0;  ///< elements of the values, units
+    std::uint64_t from = 0, to = 0;  ///< elements of the values; units
   };
   struct UnitStep {
     Step step;
@@ -39,37 +39,38 @@ struct PackTask {
   const std::byte* values = nullptr;
   std::byte* packed = nullptr;
   std::uint64_t items = 0;
-  std::uint64_t units = 0;  ///< that it writes, for the share of blocks
-  int form = 0;             ///< of pack_forms
+  std::uint64_t units = 0;  ///< units that it writes, for its share of the blocks
+  int form = 0;             ///< index into pack_forms
   int digit_count = 0;
-  bool is_wide = false;    ///< numbers need 64 bits
-  bool is_padded = false;  ///< there are places of weights that do not exist
+  bool is_wide = false;    ///< whether numbers need 64 bits
+  bool is_padded = false;  ///< whether some places have weights that do not exist
   bool swizzled = false;
   bool has_rows = false;
   bool splits_floats = false;
   std::uint32_t b = 0, c = 0, d = 0;
-  std::uint32_t to_rest = 0;  ///< units from a float's TF32 part to what that leaves
+  std::uint32_t to_rest = 0;  ///< units from a float's TF32 part to its remainder
   std::uint64_t i_from = 0, i_to = 0;
-  Divisor rows_of_k;  ///< where has_rows
+  Divisor rows_of_k;  ///< used if has_rows
   std::uint32_t row_k = 0, row_j = 0;
   std::uint64_t row_k_from = 0, row_j_from = 0;
   std::uint32_t repeats = 1;
   UnitStep repeat;
   std::uint32_t unit_bits[3] = {};  ///< units from one to the next, for each bit of a unit's number
-  std::int64_t vectors[8] = {};     ///< bytes from the first of an item
-  Step vector_steps[8];             ///< the same for weights; a vector's all exist, or none
+  std::int64_t vectors[8] = {};     ///< bytes from the item's first vector
+  Step vector_steps[8];             ///< the same as indices of weights; either all weights of a vector exist
+                                    ///< or none
   Digit digits[most_digits];
 };
 
-/// Weights of the FMA kernels, elements of any type, as multiply_simt.cuh says: [i][group of j][tile of
-/// k][l][j][k]. Halves become floats.
+/// Packs the weights of the FMA kernels, elements of any type, in the order [i][group of j][tile of
+/// k][l][j][k] (large_batch/simt). Halves become floats.
 struct WidenTask {
   const void* values = nullptr;
   void* packed = nullptr;
   DType dtype = DType::f32;
   bool conjugated = false;
   bool is_wide = false;
-  std::uint64_t elements = 0;  ///< of the packed weights
+  std::uint64_t elements = 0;  ///< elements of the packed weights
   std::int64_t b = 0, c = 0, d = 0;
   std::int64_t k_stride = 0, l_stride = 0;
   std::uint64_t tiles = 1, groups = 1;
@@ -77,26 +78,27 @@ struct WidenTask {
   Divisor k_digit, j_digit, l_digit, tile_digit, group_digit;
 };
 
-/// For so many tiles of k and groups of j; addresses are missing.
+/// A task for this many tiles of k and groups of j, without addresses.
 [[nodiscard]] WidenTask widen_task(const Problem& problem, std::int64_t tiles, std::int64_t k_width,
                                    std::int64_t groups, std::int64_t j_width);
-/// A task for values that begin at a multiple of `alignment` bytes; addresses are missing.
+/// A task for values that begin at a multiple of `alignment` bytes, without addresses.
 [[nodiscard]] PackTask pack_task(const PackLayout& layout, int alignment = 16);
 
-/// Seconds of packing so many bytes of values into so many others.
+/// The predicted seconds of packing `value_bytes` into `packed_bytes`.
 [[nodiscard]] double packing_seconds(const GpuFacts& facts, double value_bytes, double packed_bytes);
 /// The same for a problem and its order.
 [[nodiscard]] double packing_seconds(const GpuFacts& facts, const Problem& problem, const PackedOrder& order);
 
-/// The answer of one that cannot run the problem.
+/// The proposal of an implementation that cannot run the problem.
 [[nodiscard]] inline Proposal refused(std::string reason) {
   return {.refusal = std::move(reason), .seconds = 0, .packing_seconds = 0, .make = {}};
 }
-/// Why an implementation does not count where values are packed already; empty where they are in its order.
+/// Why an implementation cannot read values that are already packed; empty if they are in its order.
 inline constexpr const char* has_other_order = "has no way to read values in the order they are packed in";
 [[nodiscard]] std::string order_refusal(const PackedOrder& order, const PackedOrder* packed_as);
 
-/// The answer of a kernel that a config is all of: `Made` is its executor, made of (problem, device, config).
+/// The proposal of a kernel whose config says everything. `Made` is its executor, made from (problem, device,
+/// config).
 template <class Made, class Config>
 [[nodiscard]] Proposal proposal_of(const Problem& problem, Device device, const Config& config,
                                    const PackedOrder* packed_as, double seconds) {
@@ -111,16 +113,17 @@ template <class Made, class Config>
           }};
 }
 
-/// An executor whose order is one layout, or several one after the other, or elements of the FMA kernels.
+/// An executor whose order is one layout, several layouts one after the other, or elements for the FMA
+/// kernels.
 class CudaExecutor : public Executor {
  public:
   [[nodiscard]] const PackedOrder& order() const noexcept final { return order_; }
   void pack(const void* values, void* packed, Stream stream) const final;
-  /// For one that uses this executor, and packs for it.
+  /// The layouts, for another executor that uses this one and packs for it.
   [[nodiscard]] std::vector<PackLayout> layouts() const;
 
  protected:
-  /// Without values.
+  /// For an executor without values.
   explicit CudaExecutor(Device device) : device_(device.index) {}
   CudaExecutor(Device device, const PackedOrder& order, std::span<const PackLayout> layouts);
   CudaExecutor(Device device, const PackedOrder& order, const PackLayout& layout)
@@ -134,16 +137,16 @@ class CudaExecutor : public Executor {
   struct Part {
     PackLayout layout;
     PackTask task;
-    std::size_t offset;  ///< bytes from the first packed
+    std::size_t offset;  ///< bytes from the start of the packed values
   };
 
   int device_;
   PackedOrder order_;
   std::vector<Part> parts_;
-  std::vector<WidenTask> widened_;  ///< one or none
+  std::vector<WidenTask> widened_;  ///< at most one
 };
 
-/// Packs for several executors, with as few launches as hold their tasks.
+/// Packs for several executors, with as few launches as possible.
 void pack_all(Device device, std::span<const PackJob> jobs, Stream stream);
 
 }  // namespace kronsparse::cuda

@@ -1,5 +1,5 @@
-// From the order of packed weights to what threads do: which units a thread takes at once, in what form it
-// reads their values, and which units are neighbouring threads'.
+// Turns the order of packed weights into the work of threads: which units a thread takes at once, in which
+// form it reads their values, and which units neighbouring threads take.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -17,7 +17,8 @@ PackStep times(const PackStep& step, std::int64_t count) {
   return {step.k * count, step.l * count, step.j * count, step.row * count};
 }
 
-/// Rows as steps of k and j, where each digit of theirs is either; digits that are both are split in two.
+/// Replaces rows by steps of k and j, if each digit of rows is a step of one of them. A digit that is both is
+/// split into two.
 std::vector<PackDigit> without_rows(const PackLayout& layout) {
   std::vector<PackDigit> digits;
   const std::int64_t by = layout.rows_of_k;
@@ -40,14 +41,14 @@ std::vector<PackDigit> without_rows(const PackLayout& layout) {
   return digits;
 }
 
-/// How an order is read in a form.
+/// How an order can be read in a form.
 struct Fit {
   const PackForm* form = nullptr;
   std::vector<PackDigit> units;   ///< bits of a unit's number
-  std::vector<PackDigit> digits;  ///< what is left
+  std::vector<PackDigit> digits;  ///< the remaining digits
 };
 
-/// Takes digits that are `count` neighbours, the first `step` elements apart.
+/// Takes digits that make up `count` neighbours, `step` elements apart.
 bool take_neighbours(const PackLayout& layout, Fit& fit, std::int64_t step, std::int64_t count) {
   while (count > 1) {
     const auto found = std::ranges::find_if(fit.digits, [&](const PackDigit& digit) {
@@ -68,13 +69,13 @@ bool take_neighbours(const PackLayout& layout, Fit& fit, std::int64_t step, std:
   return true;
 }
 
-/// The indices that some places have beyond the last.
+/// Whether k, l or j runs past its last value at some places.
 struct Padding {
   bool k, l, j;
 };
 
-/// Whether the weights of every vector exist all or not at all. They do in a direction in which vectors
-/// extend if all of them begin at multiples of their extent there, and so does what pads.
+/// Whether either all weights of a vector exist or none. In a direction in which vectors extend, that holds
+/// if every vector begins at a multiple of its extent, and the padding does, too.
 bool pads_whole_vectors(const PackLayout& layout, const Fit& fit, int bits_in_vector,
                         const Padding& padding) {
   const PackForm& form = *fit.form;
@@ -113,7 +114,7 @@ std::optional<Fit> fitted(const PackLayout& layout, const std::vector<PackDigit>
   Fit fit{.form = &form, .units = {}, .digits = digits};
   if (!take_neighbours(layout, fit, form.low, form.units)) return {};
   if (!pads_whole_vectors(layout, fit, place, padding)) return {};
-  // Vectors must be where loads can begin.
+  // Loads require aligned vectors.
   const std::int64_t elements = form.vector_elements();
   const auto is_aligned = [&](std::int64_t step) { return step % elements == 0; };
   if (alignment % form.vector_bytes() != 0) return {};
@@ -128,7 +129,7 @@ std::optional<Fit> fitted(const PackLayout& layout, const std::vector<PackDigit>
   return fit;
 }
 
-/// Moves a part of a digit, `count` of it, to another place among digits.
+/// Moves a part of a digit, `count` of its steps, to another place among the digits.
 void move_part(std::vector<PackDigit>& digits, std::size_t from, std::int64_t count, std::size_t to) {
   PackDigit part = digits[from];
   if (part.count == count) {
@@ -140,8 +141,8 @@ void move_part(std::vector<PackDigit>& digits, std::size_t from, std::int64_t co
   digits.insert(digits.begin() + static_cast<std::ptrdiff_t>(to), part);
 }
 
-/// Neighbouring threads write neighbouring units, but the first few read neighbouring vectors: 64 bytes of
-/// values at least, so that no sector comes for a part of it alone.
+/// Lets neighbouring threads write neighbouring units. The first few threads read neighbouring vectors: at
+/// least 64 bytes of values, so that no sector is fetched for a part of it alone.
 void order_threads(const PackLayout& layout, Fit& fit) {
   const std::int64_t vector = fit.form->vector_elements();
   constexpr std::int64_t most = 4;
@@ -154,10 +155,10 @@ void order_threads(const PackLayout& layout, Fit& fit) {
   }
 }
 
-/// The items that one thread takes in turn, so that their place is found out once: a digit, or a part of one,
-/// behind those of a warp.
+/// Takes out the digit, or the part of one, that a thread repeats, so that it computes its place only once.
+/// It comes after the digits of a warp.
 std::optional<PackDigit> repeated(Fit& fit, std::int64_t items) {
-  // Threads are better than turns for little work.
+  // For little work, more threads are better than repeats.
   constexpr std::int64_t enough_items = 132 * 768, warp = 32;
   std::int64_t before = 1;
   for (std::size_t n = 0; n < fit.digits.size(); before *= fit.digits[n++].count) {
@@ -178,7 +179,7 @@ std::optional<PackDigit> repeated(Fit& fit, std::int64_t items) {
   return {};
 }
 
-/// Digits that grow as one are one.
+/// Merges neighbouring digits that advance as one.
 void merge(std::vector<PackDigit>& digits) {
   for (std::size_t n = 0; n + 1 < digits.size();) {
     const PackDigit& next = digits[n + 1];
@@ -195,7 +196,7 @@ void merge(std::vector<PackDigit>& digits) {
 
 PackTask pack_task(const PackLayout& layout, int alignment) {
   const std::vector<PackDigit> digits = without_rows(layout);
-  // Numbers of units and elements, with what pads them, as threads count.
+  // The ends of k, l and j, padding included, decide whether 32 bits suffice.
   std::int64_t k_end = 1, l_end = 1, j_end = 1;
   const auto grow = [&](const PackStep& step, std::int64_t count) {
     k_end += step.k * (count - 1);

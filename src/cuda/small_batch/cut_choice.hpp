@@ -1,4 +1,5 @@
-// Cuts of a problem with their predicted times, for kernels that can cut it in many ways. Host code only.
+// Cuts of a problem with their predicted times, for kernels that can cut a problem in many ways. Host code
+// only.
 #pragma once
 
 #include <array>
@@ -14,19 +15,19 @@ namespace kronsparse::cuda {
 template <class Cut>
 struct CutChoice {
   Cut cut;
-  double seconds = std::numeric_limits<double>::infinity();  ///< predicted; infinite where there is no way
+  double seconds = std::numeric_limits<double>::infinity();  ///< predicted; infinite if there is no cut
 };
 
-/// The cheapest of the cuts that a search has seen. A search need not see them in the order in which they are
-/// enumerated, nor those that a bound excludes: of equals it keeps the one that is enumerated first, and so
-/// finds what cheapest() finds among all.
+/// The cheapest of the cuts that a search has offered. A search may offer cuts in any order and leave out
+/// those that a bound excludes. Of equal cuts the one that is enumerated first is kept, so the result is that
+/// of cheapest() over all.
 template <class Cut>
 class BestCut {
  public:
-  /// Whether no cut that takes at least so long can be the best. Bounds are sums of what predictions are sums
-  /// of, in another order, so their last bits differ.
+  /// Whether no cut that takes at least this long can be the best. Bounds add the same costs as predictions
+  /// but in another order, so their last bits differ.
   [[nodiscard]] bool excludes(double at_least) const { return at_least * (1 - 1e-9) >= choice_.seconds; }
-  /// The number tells which of equal cuts is enumerated first.
+  /// `number` says which of equal cuts is enumerated first.
   void offer(const Cut& cut, double seconds, int number) {
     if (seconds > choice_.seconds || (seconds == choice_.seconds && number >= number_)) return;
     choice_ = {cut, seconds};
@@ -39,8 +40,8 @@ class BestCut {
   int number_ = std::numeric_limits<int>::max();
 };
 
-/// Branches of a search: the beginnings of cuts in the order of enumeration, each with what all cuts take at
-/// least that begin so. Makes nothing before it is added: most of the room is never used.
+/// Branches of a search: the beginnings of cuts in the order of enumeration, each with a lower bound for all
+/// cuts that begin so. A branch is constructed when it is added, because most of the room is never used.
 template <class Cut, int most>
 class Branches {
  public:
@@ -49,7 +50,7 @@ class Branches {
     std::construct_at(&room_.cuts[count_], cut);
     ++count_;
   }
-  /// Visits those first that promise most, until no other can hold the best cut: visit(cut, number).
+  /// Calls visit(cut, number) for the branches, most promising first, until no other can hold the best cut.
   template <class Visitor>
   void visit_promising(const BestCut<Cut>& best, Visitor&& visit) {
     constexpr double visited = std::numeric_limits<double>::infinity();
@@ -78,7 +79,7 @@ class Branches {
   Room room_;
 };
 
-/// The cheapest; of none, one that takes for ever.
+/// The cheapest choice; an infinitely long one if there is none.
 template <class Cut>
 [[nodiscard]] CutChoice<Cut> cheapest(const std::vector<CutChoice<Cut>>& choices) {
   CutChoice<Cut> best;

@@ -1,5 +1,5 @@
-// Executors of the kernels for small batches, resident, direct, stream and narrow, which differ in their
-// cuts and arguments alone.
+// The executors of the small-batch kernels resident, direct, stream and narrow. They differ only in their
+// cuts and arguments.
 #pragma once
 
 #include <cmath>
@@ -18,14 +18,17 @@
 
 namespace kronsparse::cuda {
 
-/// Which arguments the ordinary kernel is for, of those that have one beside that for all.
+/// Whether the ordinary kernel takes these arguments, for families that have one beside the kernel for all
+/// arguments.
 template <class Arguments>
 [[nodiscard]] bool is_ordinary(const Arguments& /*args*/) {
   return false;
 }
 
-/// Beside a Cut there are weight_bytes(cut, product), pack_layout(problem, cut), packed_order(cut),
-/// arguments_of(problem, cut, weights) and with_operands(arguments, product, operands).
+/// The order of the packed weights.
+///
+/// A family defines, beside its Cut: weight_bytes(cut, product), pack_layout(problem, cut),
+/// packed_order(cut), arguments_of(problem, cut, weights) and with_operands(arguments, product, operands).
 template <class Cut>
 [[nodiscard]] PackedOrder order_of(const Problem& problem, const Cut& cut) {
   PackedOrder order = packed_order(cut);
@@ -34,7 +37,7 @@ template <class Cut>
   return order;
 }
 
-/// The layout of packed weights, or none where they are read as given.
+/// The layout of packed weights; none if they are read as given.
 template <class Cut>
 [[nodiscard]] std::vector<PackLayout> layouts_of(const Problem& problem, const Cut& cut) {
   if (packed_order(cut).is_as_given()) return {};
@@ -72,12 +75,12 @@ class CutExecutor final : public CudaExecutor {
   const char* name_;
   Product product_;
   const void* kernel_;
-  const void* ordinary_kernel_;  ///< the same where there is no other
+  const void* ordinary_kernel_;  ///< equal to kernel_ if there is no other
   LaunchShape shape_;
-  Arguments arguments_;  ///< all but the operands and weights
+  Arguments arguments_;  ///< without operands and weights
 };
 
-/// Whether a family packs no weights.
+/// Whether a family reads weights as given, without packing.
 template <class Family>
 inline constexpr bool reads_as_given = [] {
   if constexpr (requires { Family::reads_as_given; })
@@ -86,7 +89,7 @@ inline constexpr bool reads_as_given = [] {
     return false;
 }();
 
-/// The cheapest cut, of those whose order is `packed_as` where that is not null.
+/// The cheapest cut. If `packed_as` is not null, the cheapest of the cuts that read that order.
 template <class Family>
 [[nodiscard]] CutChoice<typename Family::Cut> choose_cut(const Problem& problem, const GpuFacts& facts,
                                                          const PackedOrder* packed_as) {
@@ -104,14 +107,14 @@ template <class Family>
   }
 }
 
-/// The answer of a kernel with many cuts. `Family` has the types Cut and Arguments and says
-///   name, kernel_name, summary, uncut          texts; the last is the refusal where no cut is possible
-///   refusal(problem), gpu_refusal(facts)       why not, empty when it can
+/// The proposal of a kernel with many cuts. `Family` has the types Cut and Arguments and defines
+///   name, kernel_name, summary, uncut          texts; the last is the refusal if no cut is possible
+///   refusal(problem), gpu_refusal(facts)       the reason; empty if there is none
 ///   choose(problem, facts)                     the cheapest cut
-///   choose(problem, facts, cut)                the cheapest that reads weights in the order of this one;
-///                                              instead, reads_as_given where none is packed
+///   choose(problem, facts, cut)                the cheapest cut that reads weights in the order of this one;
+///                                              or reads_as_given instead, if no weights are packed
 ///   kernel(dtype, cut), launch_shape(cut, product, facts)
-///   ordinary_kernel(dtype, cut)                if it has one, and is_ordinary(arguments) beside Arguments
+///   ordinary_kernel(dtype, cut)                optional, with is_ordinary(arguments) beside Arguments
 template <class Family>
 [[nodiscard]] Proposal propose_cut(const Problem& problem, Device device, const PackedOrder* packed_as) {
   if (std::string reason = Family::refusal(problem); !reason.empty()) return refused(std::move(reason));
@@ -135,7 +138,7 @@ template <class Family>
       }};
 }
 
-/// Its entry in the table.
+/// The family's entry in the table.
 template <class Family>
 [[nodiscard]] Implementation implementation_by_cuts() {
   return {.name = Family::name,

@@ -1,5 +1,5 @@
-// Operands of m16n8k16 that x makes as it lies: of the right one a lane has four terms of one sample, and
-// loads them with neighbouring j. Which four they are, packed_weights.cuh says.
+// Operands of m16n8k16 that x makes as it lies. A lane of the right operand holds four terms of one sample,
+// and loads them with neighbouring j. packing/packed_place.cuh says which four terms.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -12,7 +12,7 @@
 
 namespace kronsparse::cuda {
 
-/// Of one j: the lane's pair of terms with this number, out of the words that hold `block_j` of each.
+/// The pair of terms `number` of one j, taken from words that hold `block_j` j of each term.
 template <int block_j, int count>
 [[nodiscard]] __device__ inline std::uint32_t pair_of_terms(const std::uint32_t (&words)[count], int j,
                                                             int number) {

@@ -1,7 +1,7 @@
-// x of small batches on its way to shared memory, where a kernel wants 16 bytes of neighbouring terms of
-// one sample and one j.
+// The path of a small batch's x to shared memory, for kernels that read 16 bytes of neighbouring terms of one
+// sample and one j.
 //
-// Along j, which is what lies together in memory, whole vectors are read and transposed in registers.
+// Neighbours in memory are j. So threads read whole vectors of j and transpose them in registers.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +11,31 @@
 
 namespace kronsparse::cuda {
 
-/// Terms of a block's x, in the order in which they are multiplied: position p holds the term l_at(p).
+/// The terms of a block's x in the order in which they are multiplied: position p holds the term l_at(p).
 template <class T>
 struct TermOrder {
-  static constexpr int vector = 16 / sizeof(T);  ///< terms of 16 bytes
+  static constexpr int vector = 16 / sizeof(T);  ///< terms in 16 bytes
 
   int positions = 0;  ///< a multiple of `vector`
   int run = 1;        ///< neighbouring l in the 16 bytes of x that a thread reads at once
 
   [[nodiscard]] __host__ __device__ int vectors() const { return positions / vector; }
-  /// Vectors hold the l that one thread gathers with loads that neighbouring threads make contiguous.
+  /// A vector holds the l that one thread gathers. This order makes the loads of neighbouring threads
+  /// contiguous.
   [[nodiscard]] __host__ __device__ int l_at(int p) const {
     return run * (p % vector / run * vectors() + p / vector) + p % run;
   }
 };
 
-/// Where x lies in memory and in shared memory.
+/// The places of x in memory and in shared memory.
 struct XPlace {
   std::int64_t sample = 0, feature = 0, d = 0;  ///< strides in memory; features of one l
   int j_group = 1;
   int shared_j = 0, shared_sample = 0, shared_vector = 0;  ///< strides in shared memory, in bytes
-  int bytes = 0;  ///< that a load of memory takes: 16; 8, where d = 1; or 0, one element
+  int bytes = 0;  ///< bytes of one load: 16; 8 if d = 1; or 0 for one element
 };
 
-/// The `vector` l of one j, out of the 16-byte vectors that hold those of `j_count` neighbouring j.
+/// The `vector` terms l of one j, taken from the 16-byte vectors that hold those of `j_count` neighbouring j.
 template <class T, int j_count>
 __device__ inline uint4 transposed(const uint4 (&in)[j_count], int j) {
   const auto word = [&in](int w) {
@@ -55,10 +56,11 @@ __device__ inline uint4 transposed(const uint4 (&in)[j_count], int j) {
   return {result[0], result[1], result[2], result[3]};
 }
 
-/// Brings `samples` of x, from its first term on, to shared memory; terms from l_end on and j from j_end on
+/// Brings `samples` of x, from its first term on, to shared memory. Terms from l_end on and j from j_end on
 /// become zeros. A thread has `in_flight` loads of 16 bytes under way.
 ///
-/// Not as constant: with programmatic launches the kernel that writes x may still run when this one begins.
+/// Loads are not marked constant: with programmatic launches the kernel that writes x may still run when this
+/// one begins.
 template <class T, int in_flight>
 class XStager {
  public:
@@ -95,8 +97,8 @@ class XStager {
     return shared_ + j * place_.shared_j + sample * place_.shared_sample + column * place_.shared_vector;
   }
 
-  /// Spreads `count` pieces of every sample over the threads, neighbouring pieces to
-  /// neighbouring threads. The body takes `at_once` samples, `step` apart.
+  /// Spreads `count` pieces of every sample over the threads, neighbouring pieces to neighbouring threads.
+  /// The body takes `at_once` samples, `step` apart.
   template <int at_once, class Body>
   __device__ void for_samples_and_pieces(int count, Body&& body) const {
     const int threads_log2 = 31 - __clz(threads_);
@@ -107,8 +109,8 @@ class XStager {
       for (int piece = thread & (width - 1); piece < count; piece += width) body(sample, step, piece);
   }
 
-  // d = 1: the order of memory is that of shared memory. Several copies at once: a thread's instructions
-  // wait for each other, not for memory.
+  // d = 1: shared memory has the same order as memory. A thread makes several copies at once, because its
+  // instructions wait for each other, not for memory.
   template <int bytes>
   __device__ void stage_copies() const {
     constexpr int at_once = 4, pieces = 16 / bytes, terms = bytes / static_cast<int>(sizeof(T));
@@ -127,17 +129,17 @@ class XStager {
     ptx::wait_copies<0>();
   }
 
-  // Whole vectors of neighbouring j, transposed in registers.
+  // Reads whole vectors of neighbouring j and transposes them in registers.
   template <int j_count>
   __device__ void stage_vectors() const {
     constexpr int at_once = in_flight / j_count;
-    // 1 where there are two vectors of j, 0 where there is one. 3 where there are four (f32, 16 j): each is
-    // then brought by two threads, the same values to the same place.
+    // 1 if there are two vectors of j, 0 if there is one. 3 if there are four (f32, 16 j): two threads then
+    // bring each, the same values to the same place.
     const int second_j = place_.j_group / j_count - 1;
     const int l_step = order_.vectors() * (vector / j_count);
     for_samples_and_pieces<at_once>(order_.vectors() << second_j, [&](int first_sample, int step, int piece) {
       const int j = (piece & second_j) * j_count, column = piece >> second_j;
-      uint4 in[at_once][j_count];
+      uint4 in[at_once][j_count];  // (samples, vectors)
 #pragma unroll
       for (int u = 0; u < at_once; ++u) {
         const int sample = first_sample + u * step;
@@ -163,7 +165,7 @@ class XStager {
     });
   }
 
-  // Any stride and alignment, one element at a time; lanes go along what is contiguous.
+  // For any stride and alignment: one element at a time. Lanes go along the contiguous direction.
   __device__ void stage_elements() const {
     const int j_group = place_.j_group;
     if (place_.feature == 1) {
@@ -200,7 +202,7 @@ class XStager {
   const TermOrder<T> order_;
   const T* x_;
   std::uint32_t shared_;
-  int threads_;  ///< that share the work: a power of two, the first of the block
+  int threads_;  ///< the first of the block that share the work: a power of two
   int samples_, l_end_, j_end_;
 };
 

@@ -20,14 +20,14 @@ Memory make_matrix(DType dtype, const MatrixShape& shape, int offset, int range,
   return memory;
 }
 
-/// The elements as floats: of what lies between the rows nothing is asked.
+/// The elements as floats. The gaps between rows are not compared.
 std::vector<float> values_of(const Memory& memory) {
   std::vector<float> values;
   for (std::int64_t at = 0; at < memory.elements(); ++at) values.push_back(memory.value(at));
   return values;
 }
 
-/// Operands, what `launch_of` says, and a plain loop to compare with.
+/// Makes operands, runs the launch of `launch_of`, and compares with a plain loop.
 void run_and_compare(const ProductCase& one, const std::function<Launch(const Operands&)>& launch_of) {
   const Problem& problem = one.problem;
   const cuda::Product p = cuda::product_of(problem);

@@ -1,4 +1,4 @@
-// A gradient by the tensor-core kernels on the CPU.
+// Runs a gradient by the tensor-core kernels on the CPU.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace kronsparse::emulation {
 
-/// How the case was cut up, for counting what a list of cases covers.
+/// How a case was cut, to count what a list of cases covers.
 struct GradientCut {
   DType dtype;
   std::size_t shape_index;
@@ -16,7 +16,7 @@ struct GradientCut {
   bool y_vectors;
 };
 
-/// The same of the kernel for Hopper.
+/// The same for the kernel for Hopper.
 struct GradientWgmmaCut {
   DType dtype;
   std::size_t shape_index;
@@ -24,10 +24,10 @@ struct GradientWgmmaCut {
   bool y_vectors;
 };
 
-/// Operands whose results are exact, compared with a plain loop; an EmulationError says which differs, or
-/// what the kernel did that a GPU would not allow.
+/// Runs a case with operands whose results are exact, and compares with a plain loop. An EmulationError says
+/// which result differs, or what the kernel did that a GPU would not allow.
 GradientCut run_gradient(const ProductCase& one);
-/// The same by the kernel for Hopper, in one of its shapes or in the one it would choose.
+/// The same by the kernel for Hopper, in the given shape or in the one it would choose.
 GradientWgmmaCut run_gradient_wgmma(const ProductCase& one, std::optional<std::size_t> shape_index = {});
 
 }  // namespace kronsparse::emulation

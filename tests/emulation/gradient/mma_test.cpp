@@ -1,5 +1,5 @@
-// The tensor-core gradient, compiled for the CPU, on problems whose results are exact: every
-// shape, every width of copies, batches shared by clusters, tails of every dimension.
+// Runs gradient-mma on the CPU, on problems whose results are exact: every shape, every width of copies,
+// batches split by clusters, tails of every dimension.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -27,7 +27,7 @@ ProductCase any_case(DType dtype, Layout layout, Picker& pick) {
   problem.operation = Operation::gradient;
   problem.dtype = dtype;
   problem.layout = layout;
-  constexpr double most_work = 1.5e6;  // of the plain loop that the results are compared with
+  constexpr double most_work = 1.5e6;  // limits the plain loop that results are compared with
   do {
     problem.chain = Pattern{pick.of(blocks), pick.of(rows), pick.of(rows),
                             first ? pick.of(first_products) : pick.of(last_products)};
@@ -54,8 +54,8 @@ TEST(Gradient, AnyProblem) {
     }
 }
 
-/// Each shape with copies of whole units, several warps in every direction, tiles with tails,
-/// alone (as before Hopper) and in clusters.
+/// Runs each shape with copies of whole units, several warps in every direction, tiles with tails; alone (as
+/// before Hopper) and in clusters.
 TEST(Gradient, EveryShape) {
   int at = 0;
   for (const DType dtype : {DType::f16, DType::bf16})
@@ -86,8 +86,8 @@ TEST(Gradient, LongBatchesInClusters) {
     }
 }
 
-/// Cases are picked, tiles chosen for them: this says that nothing is left out.
-/// Run by itself (a filter) it has nothing to look at.
+/// Cases are picked, and tiles chosen for them. This test checks that nothing is left out. Run alone (by a
+/// filter) it has nothing to look at.
 TEST(GradientCoverage, EveryShapeAndWay) {
   if (quick || cases.cuts().empty()) GTEST_SKIP() << "needs all cases";
   using Form = cuda::GradientForm;

@@ -1,5 +1,5 @@
-// Hopper's gradient, compiled for the CPU, on problems whose results are exact: every shape, batches shared
-// by clusters, tails of every dimension.
+// Runs gradient-wgmma on the CPU, on problems whose results are exact: every shape, batches split by
+// clusters, tails of every dimension.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 Cases<GradientWgmmaCut> cases([](const ProductCase& one) { return run_gradient_wgmma(one); });
 std::vector<GradientWgmmaCut> forced;
 
-/// Each shape on tiles with tails, of several samples' worth of stages; with and without clusters.
+/// Runs each shape on tiles with tails, over several stages of samples, with and without clusters.
 TEST(GradientWgmma, EveryShape) {
   int at = 0;
   for (const DType dtype : {DType::f16, DType::bf16})
@@ -62,7 +62,7 @@ TEST(GradientWgmma, AnyProblem) {
         problem.operation = Operation::gradient;
         problem.dtype = dtype;
         problem.layout = layout;
-        constexpr double most_work = 1.5e6;  // of the plain loop that the results are compared with
+        constexpr double most_work = 1.5e6;  // limits the plain loop that results are compared with
         do {
           if (first)
             problem.chain = Pattern{pick.of(blocks), pick.of(rows), pick.of(rows), pick.of(products)};
@@ -116,8 +116,8 @@ TEST(GradientWgmma, ClustersFitTheGpu) {
   EXPECT_GT(most_splits(60), 1);
 }
 
-/// Cases are picked, tiles chosen for them: this says that nothing is left out.
-/// Run by itself (a filter) it has nothing to look at.
+/// Cases are picked, and tiles chosen for them. This test checks that nothing is left out. Run alone (by a
+/// filter) it has nothing to look at.
 TEST(GradientWgmmaCoverage, EveryShapeAndWay) {
   if (quick || cases.cuts().empty() || forced.empty()) GTEST_SKIP() << "needs all cases";
   std::set<std::tuple<DType, std::size_t>> shapes;

@@ -8,7 +8,7 @@
 namespace kronsparse {
 namespace cuda {
 
-/// In place of the driver's words, those of the emulation.
+/// Takes the place of the driver's encoder.
 CUtensorMap tensor_map(const TensorView& view) {
   CUtensorMap map{};
   static_assert(sizeof(emulation::Tensor) <= sizeof(map));

@@ -1,11 +1,11 @@
-// A product by the gemm kernel on the CPU.
+// Runs a product by the gemm kernel on the CPU.
 #pragma once
 
 #include "product_run.hpp"
 
 namespace kronsparse::emulation {
 
-/// How the case was cut up, for counting what a list of cases covers.
+/// How a case was cut, to count what a list of cases covers.
 struct GemmCut {
   DType dtype;
   std::size_t shape_index;
@@ -13,7 +13,7 @@ struct GemmCut {
   bool x_tensor_copies, y_tensor_copies;
 };
 
-/// The problem must be one that the copy engine takes, but for its addresses.
+/// The copy engine must take the problem, except for its addresses.
 GemmCut run_gemm(const ProductCase& one);
 
 }  // namespace kronsparse::emulation

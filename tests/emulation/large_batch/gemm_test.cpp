@@ -1,6 +1,5 @@
-// The gemm kernel, compiled for the CPU, on problems whose results are exact: every
-// tile there is, weights of two groups, of one, streamed, addresses that the copy
-// engine cannot take, tails of every dimension.
+// Runs gemm on the CPU, on problems whose results are exact: every tile, weights of two groups, of one, and
+// streamed, addresses that the copy engine cannot take, tails of every dimension.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -30,7 +29,7 @@ ProductCase any_case(DType dtype, Layout layout, Picker& pick) {
   Problem& problem = one.problem;
   problem.dtype = dtype;
   problem.layout = layout;
-  constexpr double most_work = 6e5;  // of the plain loop that the results are compared with
+  constexpr double most_work = 6e5;  // limits the plain loop that results are compared with
   do {
     problem.chain = Pattern{pick.of(blocks), in_units(pick.of(outputs)), in_units(pick.of(terms)),
                             first ? 1 : pick.of(products)};
@@ -43,7 +42,7 @@ ProductCase any_case(DType dtype, Layout layout, Picker& pick) {
     problem.bias = pick.next(3) == 0;
     problem.activation = pick.of(activations);
   }
-  if (pick.next(2) == 0) {  // rows apart
+  if (pick.next(2) == 0) {  // gaps between rows
     const auto apart = [&](std::int64_t dense) {
       return dense + 8 * static_cast<std::int64_t>(pick.next(3));
     };
@@ -67,7 +66,7 @@ TEST(Gemm, AnyProblem) {
     }
 }
 
-/// A problem for each tile, with several tiles of samples for the warpgroups to take by turns.
+/// Runs a problem for each tile, with several tiles of samples for the warpgroups to take in turn.
 TEST(Gemm, EveryTile) {
   int at = 0;
   for (const DType dtype : {DType::f16, DType::bf16})
@@ -83,8 +82,8 @@ TEST(Gemm, EveryTile) {
     }
 }
 
-/// Weights that fill shared memory leave a ring no longer than a tile: the warpgroup
-/// whose turn it is not must not mistake the stages of the round before for its own.
+/// Weights that fill shared memory leave a ring no longer than a tile. The warpgroup that is not multiplying
+/// must not mistake the stages of the previous turn for its own.
 TEST(Gemm, RingsNoLongerThanATile) {
   for (const char* text : {"f16 batch_last B=640 1x96x384x1", "f16 batch_first B=200 1x192x384x1"})
     for (const Timing timing : {Timing::late, Timing::early}) {
@@ -108,8 +107,8 @@ TEST(Gemm, StreamedWeights) {
   }
 }
 
-/// Cases are picked, tiles chosen for them: this says that nothing is left out.
-/// Run by itself (a filter) it has nothing to look at.
+/// Cases are picked, and tiles chosen for them. This test checks that nothing is left out. Run alone (by a
+/// filter) it has nothing to look at.
 TEST(GemmCoverage, EveryTileAndWay) {
   if (quick || cases.cuts().empty()) GTEST_SKIP() << "needs all cases";
   std::set<std::tuple<DType, std::size_t>> shapes;
@@ -122,7 +121,7 @@ TEST(GemmCoverage, EveryTileAndWay) {
     copies.emplace(columns, cut.x_tensor_copies, cut.y_tensor_copies);
   }
   EXPECT_EQ(shapes.size(), 2 * cuda::gemm_shapes.size());
-  EXPECT_EQ(weights.size(), 6U);  // of two groups, of one, streamed
+  EXPECT_EQ(weights.size(), 6U);  // weights of two groups, of one, and streamed
   EXPECT_EQ(copies.size(), 8U);
 }
 

@@ -8,7 +8,7 @@
 namespace kronsparse::emulation {
 namespace {
 
-/// Keeps launches for later.
+/// Records launches for later.
 struct Recorder {
   cuda::GemmKernel kernel;
   int sort_shared_bytes;

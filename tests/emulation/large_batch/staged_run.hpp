@@ -1,19 +1,19 @@
-// A staged product on the CPU: all its launches but those of the samples that are left.
+// Runs a staged product on the CPU: all its launches except those of the remaining samples.
 #pragma once
 
 #include "product_run.hpp"
 
 namespace kronsparse::emulation {
 
-/// How the case was cut up, for counting what a list of cases covers.
+/// How a case was cut, to count what a list of cases covers.
 struct StagedCut {
   std::size_t levels;
-  bool splits_i;     ///< a chunk has not all blocks i
-  bool has_shorter;  ///< a last chunk with fewer samples
+  bool splits_i;     ///< a chunk has only some blocks i
+  bool has_shorter;  ///< the last chunk has fewer samples
   bool x_in_pieces, y_in_pieces;
 };
 
-/// The problem must be one that the implementation takes, but for the rest's sake.
+/// The implementation must take the problem, except for its remaining samples.
 StagedCut run_staged(const ProductCase& one);
 
 }  // namespace kronsparse::emulation

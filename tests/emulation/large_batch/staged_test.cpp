@@ -1,6 +1,6 @@
-// The staged product, compiled for the CPU, on problems whose results are exact: chunks of one and of several
-// levels, of some blocks i and of all, addresses that are no multiples of 16 bytes, tails of every dimension.
-// And how problems are cut up, for a GPU of full size.
+// Runs staged on the CPU, on problems whose results are exact: chunks of one and of several levels, of some
+// blocks i and of all, addresses that are not multiples of 16 bytes, tails of every dimension. Also checks
+// how problems are cut for a GPU of full size.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -23,10 +23,10 @@ ProductCase any_case(DType dtype, Picker& pick) {
   Problem& problem = one.problem;
   problem.dtype = dtype;
   problem.layout = Layout::batch_first;
-  constexpr double most_work = 6e5;  // of the plain loop that the results are compared with
+  constexpr double most_work = 6e5;  // limits the plain loop that results are compared with
   do {
     problem.chain = Pattern{pick.of(blocks), pick.of(features), pick.of(features), pick.of(products)};
-    const std::int64_t shorter = problem.pattern().c / problem.pattern().b;  // y has then less room for x
+    const std::int64_t shorter = problem.pattern().c / problem.pattern().b;  // y then has less room for x
     problem.batch = (3 + shorter) * 128 + static_cast<std::int64_t>(pick.next(300));
   } while (static_cast<double>(problem.pattern().nnz()) * static_cast<double>(problem.batch) > most_work);
   pick_operation(problem, pick);
@@ -38,7 +38,7 @@ ProductCase any_case(DType dtype, Picker& pick) {
   pick_surroundings(one, pick);
   const int multiprocessors[] = {1, 3, 7};
   one.multiprocessors = pick.of(multiprocessors);
-  if (pick.next(2) == 0)  // room for a chunk of a single i, nearly always
+  if (pick.next(2) == 0)  // nearly always room for a chunk of a single i
     one.l2_bytes = static_cast<std::size_t>(
         100 * (problem.pattern().rows() + problem.pattern().cols()) * 4 / problem.pattern().a + 2000);
   return one;
@@ -51,7 +51,7 @@ TEST(Staged, AnyProblem) {
   }
 }
 
-/// Weights that are streamed; a d whose tiles are of 8 runs; several levels.
+/// Streamed weights; a d whose tiles have 8 runs; several levels.
 TEST(Staged, LargeProblems) {
   for (const char* text : {"f16 batch_first B=520 1x256x512x2", "bf16 batch_first B=390 1x16x8x130 +bias",
                            "f16 batch_first B=1100 1x8x8x2 +bias"}) {
@@ -78,7 +78,7 @@ TEST(StagedCoverage, EveryWay) {
   EXPECT_EQ(y.size(), 2U);
 }
 
-/// Levels follow each other, and what lies in between is in rows that come later.
+/// Levels follow each other, and the memory in between is in later rows.
 TEST(Staged, ChunksLieInLaterRows) {
   ProductCase h200;
   h200.multiprocessors = 132;

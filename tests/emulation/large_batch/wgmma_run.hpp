@@ -1,4 +1,4 @@
-// A product by the wgmma kernel on the CPU.
+// Runs a product by the wgmma kernel on the CPU.
 #pragma once
 
 #include "cuda/large_batch/wgmma/kernels.hpp"
@@ -6,7 +6,7 @@
 
 namespace kronsparse::emulation {
 
-/// How the case was cut up, for counting what a list of cases covers.
+/// How a case was cut, to count what a list of cases covers.
 struct WgmmaCut {
   cuda::Arithmetic arithmetic;
   std::size_t shape_index;

@@ -1,5 +1,5 @@
-// The wgmma kernel, compiled for the CPU, on problems whose results are exact:
-// every tile there is, widths of copies and stores, tails of every dimension.
+// Runs wgmma on the CPU, on problems whose results are exact: every tile, widths of copies and stores, tails
+// of every dimension.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -34,7 +34,7 @@ ProductCase any_case(const Format& format, Layout layout, std::int64_t d, Picker
   problem.dtype = format.dtype;
   problem.mode = format.mode;
   problem.layout = layout;
-  constexpr double most_work = 4e5;  // of the plain loop that the results are compared with
+  constexpr double most_work = 4e5;  // limits the plain loop that results are compared with
   do {
     problem.chain = Pattern{pick.of(blocks), pick.of(outputs), pick.of(terms), d};
     problem.batch = pick.of(batches);
@@ -46,11 +46,11 @@ ProductCase any_case(const Format& format, Layout layout, std::int64_t d, Picker
     problem.bias = pick.next(3) == 0;
     problem.activation = pick.of(activations);
   }
-  // Addresses and strides for copies of 16 bytes, of 4, of one element; x and y by themselves.
+  // Picks addresses and strides for copies of 16 bytes, of 4, or of one element, for x and y independently.
   const std::int64_t to_sixteen = format.dtype == DType::f32 ? 4 : 8;
   const auto place = [&](std::int64_t dense, std::int64_t& stride, int& offset) {
     const std::size_t kind = pick.next(4);
-    if (kind == 0) return;  // dense, at 16 bytes
+    if (kind == 0) return;  // no gaps, at 16 bytes
     const std::int64_t unit = kind == 1 ? to_sixteen : kind == 2 ? 2 : 1;
     stride = (dense + unit - 1) / unit * unit + unit * static_cast<std::int64_t>(pick.next(3));
     offset = static_cast<int>(unit % to_sixteen);
@@ -87,7 +87,7 @@ TEST(Wgmma, BatchLast) {
     for (const std::int64_t d : {1, 2, 5}) run_any(format, Layout::batch_last, d, 6);
 }
 
-/// A problem for each tile: as many j and outputs as it has, the tails elsewhere.
+/// Runs a problem for each tile: as many j and outputs as it has, with tails elsewhere.
 TEST(Wgmma, EveryTile) {
   int at = 0;
   for (const Format& format : kFormats) {
@@ -109,8 +109,8 @@ TEST(Wgmma, EveryTile) {
   }
 }
 
-/// d = 3, 5, 7: terms begin anywhere in a unit of 16 bytes, so every number of
-/// terms ends elsewhere in one.
+/// d = 3, 5, 7: a term may begin anywhere in a unit of 16 bytes, so every number of terms ends at another
+/// place in one.
 TEST(Wgmma, LinesOfEveryLength) {
   int at = 0;
   for (const std::int64_t d : {3, 5, 7})
@@ -119,7 +119,7 @@ TEST(Wgmma, LinesOfEveryLength) {
       one.problem.dtype = at % 2 == 0 ? DType::f16 : DType::bf16;
       one.problem.chain = Pattern{1, 9, c, d};
       one.problem.batch = 5;
-      // Rows apart, so that what lies between them must not be read.
+      // Gaps between rows, which must not be read.
       one.problem.cols_stride = (c * d + 15) / 8 * 8;
       one.problem.rows_stride = (9 * d + 15) / 8 * 8;
       one.timing = at % 3 == 0 ? Timing::early : Timing::late;
@@ -127,7 +127,7 @@ TEST(Wgmma, LinesOfEveryLength) {
     }
 }
 
-/// Weights too many to stay: they are streamed, for several tiles of several groups.
+/// Weights too large to stay in shared memory are streamed, for several tiles of several groups.
 TEST(Wgmma, StreamedWeights) {
   for (const Format& format : kFormats)
     for (const Layout layout : {Layout::batch_first, Layout::batch_last})
@@ -148,8 +148,8 @@ TEST(Wgmma, StreamedWeights) {
       }
 }
 
-/// Cases are picked, tiles chosen for them: this says that none is left out, nor any width.
-/// Run by itself (a filter) it has nothing to look at.
+/// Cases are picked, and tiles chosen for them. This test checks that no tile and no width is left out. Run
+/// alone (by a filter) it has nothing to look at.
 TEST(WgmmaCoverage, EveryTileAndWidth) {
   if (quick || cases.cuts().empty()) GTEST_SKIP() << "needs all cases";
   std::set<std::tuple<cuda::Arithmetic, std::size_t>> shapes;
@@ -165,7 +165,7 @@ TEST(WgmmaCoverage, EveryTileAndWidth) {
     residence.emplace(form, cut.resident);
   }
   EXPECT_EQ(shapes.size(), 2 * cuda::half_shapes.size() + 2 * cuda::float_shapes.size());
-  // 16, 4 and 2 bytes of four forms of half types, 16 and 4 of two forms of floats.
+  // 16, 4 and 2 bytes for four forms of half types; 16 and 4 for two forms of floats.
   EXPECT_EQ(copies.size(), 16u);
   EXPECT_EQ(stores.size(), 16u);
   EXPECT_EQ(residence.size(), 8u);

@@ -1,4 +1,4 @@
-// Cases of the kernels for small batches in batch_first, which can cut a problem in many ways.
+// Cases for the small-batch kernels in batch_first, which can cut a problem in many ways.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace kronsparse::emulation {
 
-/// Half of them with strides, bias or an activation, and some transposed.
+/// Half of the cases have strides, bias or an activation; some are transposed.
 template <std::size_t Rows, std::size_t Products>
 ProductCase small_batch_case(DType dtype, Picker& pick, const std::int64_t (&rows)[Rows],
                              const std::int64_t (&products)[Products]) {
@@ -22,7 +22,7 @@ ProductCase small_batch_case(DType dtype, Picker& pick, const std::int64_t (&row
   Problem& problem = one.problem;
   problem.dtype = dtype;
   problem.layout = Layout::batch_first;
-  constexpr double most_work = 1.5e6;  // of the plain loop that the results are compared with
+  constexpr double most_work = 1.5e6;  // limits the plain loop that results are compared with
   do {
     problem.chain = Pattern{pick.of(blocks), pick.of(rows), pick.of(terms), pick.of(products)};
     problem.batch = pick.of(batches);
@@ -33,7 +33,7 @@ ProductCase small_batch_case(DType dtype, Picker& pick, const std::int64_t (&row
   return one;
 }
 
-/// Runs cases by cuts of our choice; `How` says what a run was like. A kernel has choices(problem, gpu) and a
+/// Runs cases by cuts that the test chooses; `How` describes a run. A kernel has choices(problem, gpu) and a
 /// text for a cut.
 template <class Cut, class How>
 class CutCases {
@@ -45,7 +45,7 @@ class CutCases {
 
   CutCases(Choices choices, Run kernel, Text text) : choices_(choices), run_(kernel), text_(text) {}
 
-  /// By the cut that number `which` falls to, of those for the problem that are wanted.
+  /// Runs a case by one of the wanted cuts of its problem: the one that number `which` falls to.
   void run(
       const ProductCase& one, std::size_t which, const Wanted& wanted = [](const Cut&) { return true; }) {
     std::vector<cuda::CutChoice<Cut>> choices = choices_(one.problem, one.gpu());
@@ -61,7 +61,7 @@ class CutCases {
       ADD_FAILURE() << one.text() << " (" << text_(cut) << "): " << error.what();
     }
   }
-  /// Problems as text, each three times, with copies that arrive late and at once.
+  /// Runs problems given as text, three times each, with copies that arrive late and at once.
   void run_each(std::initializer_list<const char*> texts, Picker& pick) {
     for (const char* text : texts)
       for (int at = 0; at < 3; ++at) {

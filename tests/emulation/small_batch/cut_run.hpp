@@ -1,4 +1,4 @@
-// A product by one of the kernels for small batches on the CPU, cut up as the caller wants.
+// Runs a product by one of the small-batch kernels on the CPU, with the caller's cut.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ inline PackedOrder order_as_given(const Problem& problem) {
           }};
 }
 
-/// Runs the case and returns what the kernel was told. The functions of the cut are those that stand beside
-/// it.
+/// Runs the case and returns the kernel's arguments. It uses the functions that the kernel defines beside its
+/// Cut.
 template <class Cut, class Arguments>
 Arguments run_cut(const ProductCase& one, const Cut& cut, void (*kernel)(Arguments), std::int64_t blocks,
                   int threads, int cluster_blocks = 1) {
@@ -31,7 +31,7 @@ Arguments run_cut(const ProductCase& one, const Cut& cut, void (*kernel)(Argumen
                                   });
   run_product(one, order, false, [&](const Operands& operands, const void* weights) {
     *arguments = with_operands(arguments_of(one.problem, cut, weights), p, operands);
-    // Two clusters more where they idle: they have no place in the product.
+    // Two more clusters, of idle blocks, which have no place in the product.
     std::int64_t launched = blocks;
     if constexpr (requires { arguments->blocks; }) launched += 2 * std::int64_t{cluster_blocks};
     return Launch{static_cast<int>(launched), threads, shared_layout(cut).total,

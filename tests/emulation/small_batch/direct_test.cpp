@@ -1,5 +1,5 @@
-// The kernel for small batches that reads x straight into registers, compiled for the CPU, on problems whose
-// results are exact: every shape, and every way to cut a block into warps.
+// Runs direct on the CPU, on problems whose results are exact: every shape, and every way to cut a block into
+// warps.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -37,7 +37,7 @@ TEST(Direct, EveryShape) {
     for (const cuda::direct::Shape& shape : cuda::direct::shapes) {
       ProductCase one;
       one.problem.dtype = dtype;
-      // Loads of several terms are for as many j as there are, loads of one for 3 times as many.
+      // Loads of several terms need d = block_j; for loads of one term d is 3 times that.
       const std::int64_t d = shape.terms() > 1 ? shape.block_j : 3 * shape.block_j;
       one.problem.chain = Pattern{2, 37, shape.terms() == 8 ? 104 : 100, d};
       one.problem.batch = shape.tiles * 8 - 3;
@@ -55,14 +55,14 @@ TEST(Direct, AnyProblem) {
     int left = quick ? 8 : 80;
     while (left > 0) {
       const ProductCase one = any_case(dtype, pick);
-      if (cuda::direct::choices(one.problem, one.gpu()).empty()) continue;  // rows of x an odd number apart
+      if (cuda::direct::choices(one.problem, one.gpu()).empty()) continue;  // the stride of x is odd
       cases.run(one, pick.next(1000));
       --left;
     }
   }
 }
 
-/// Weights as they are given, also of transposed products, for which they lie in another order.
+/// Weights as given, also for transposed products, where they lie in another order.
 TEST(Direct, AnyProblemAsGiven) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     Picker pick(static_cast<std::uint64_t>(dtype) + 20);
@@ -76,7 +76,7 @@ TEST(Direct, AnyProblemAsGiven) {
   }
 }
 
-/// Sums that many warps have parts of.
+/// Sums whose parts many warps have.
 TEST(Direct, LongSums) {
   Picker pick(7);
   for (const char* text : {"f16 batch_first B=8 1x20x256x8 +bias", "bf16 batch_first B=16 1x40x512x4",
@@ -91,8 +91,8 @@ TEST(Direct, LongSums) {
     }
 }
 
-/// Steps that go around the registers of x more than once, and end at each of them; l in a number of parts
-/// that is no power of two.
+/// Steps that go around the registers of x more than once and end at each of them; l in a number of parts
+/// that is not a power of two.
 TEST(Direct, StepsGoAround) {
   Picker pick(9);
   for (const int steps : {5, 6, 7, 8, 10}) {
@@ -108,15 +108,16 @@ TEST(Direct, StepsGoAround) {
   }
 }
 
-/// Cases are picked, and cuts for them: this says that nothing is left out.
-/// Run by itself (a filter) it has nothing to look at.
+/// Cases are picked, and cuts for them. This test checks that nothing is left out. Run alone (by a filter) it
+/// has nothing to look at.
 TEST(DirectCoverage, EveryWay) {
   if (quick || cases.runs().empty()) GTEST_SKIP() << "needs all cases";
   std::set<std::tuple<DType, int, int, int, int, int, bool>> shapes;
   std::set<int> rows, l_warps, sample_warps, parities;
-  std::set<std::pair<int, int>> ends;  // steps at once, and where among them the last one is; once around
+  std::set<std::pair<int, int>> ends;  // steps at once, and the place of the last among them, after going
+                                       // around
   std::set<bool> x_vectors, y_vectors;
-  std::set<std::pair<bool, bool>> ways_out;  // plain; sums of several warps meet
+  std::set<std::pair<bool, bool>> ways_out;  // plain; sums of several warps are added up
   std::vector<DirectCut> runs = cases.runs();
   runs.insert(runs.end(), as_given.runs().begin(), as_given.runs().end());
   for (const DirectCut& how : runs) {

@@ -1,4 +1,4 @@
-// A product of a small batch by the narrow kernel on the CPU.
+// Runs a small batch by the narrow kernel on the CPU.
 #pragma once
 
 #include "cuda/small_batch/narrow/search.hpp"
@@ -6,7 +6,7 @@
 
 namespace kronsparse::emulation {
 
-/// How the case was cut up, for counting what a list of cases covers.
+/// How a case was cut, to count what a list of cases covers.
 struct NarrowCut {
   DType dtype;
   cuda::narrow::Cut cut;

@@ -1,5 +1,5 @@
-// The kernel for small batches in blocks of few outputs, compiled for the CPU, on problems whose results are
-// exact: every shape, clusters that split sums, stages that are filled again.
+// Runs narrow on the CPU, on problems whose results are exact: every shape, clusters that split sums, stages
+// that are filled again.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,8 +42,8 @@ TEST(Narrow, EveryShape) {
     }
 }
 
-/// Sums that two blocks exchange, by every number of warpgroups: of so few terms that what warpgroups lend
-/// takes the place of all stages, and of enough to be lent in their own.
+/// Sums that two blocks exchange, with every number of warpgroups. Short ones, so that lent sums take the
+/// place of all stages; and long ones, so that warpgroups lend in their own stages.
 TEST(Narrow, TwoBlocks) {
   Picker pick(5);
   for (const cuda::narrow::Shape& shape : cuda::narrow::shapes)
@@ -74,7 +74,7 @@ TEST(Narrow, AnyProblem) {
   }
 }
 
-/// Long sums: clusters that split them, and stages that are filled again and again.
+/// Long sums: clusters split them, and stages are filled again and again.
 TEST(Narrow, LongSums) {
   Picker pick(7);
   for (const char* text : {"f16 batch_first B=64 1x32x2048x1", "bf16 batch_first B=8 1x40x2000x1",
@@ -89,8 +89,8 @@ TEST(Narrow, LongSums) {
     }
 }
 
-/// Cases are picked, and cuts for them: this says that nothing is left out.
-/// Run by itself (a filter) it has nothing to look at.
+/// Cases are picked, and cuts for them. This test checks that nothing is left out. Run alone (by a filter) it
+/// has nothing to look at.
 TEST(NarrowCoverage, EveryWay) {
   if (quick || cases.runs().empty()) GTEST_SKIP() << "needs all cases";
   std::set<std::tuple<DType, int, int>> shapes;

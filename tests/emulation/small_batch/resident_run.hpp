@@ -1,4 +1,4 @@
-// A product of a small batch by the kernel whose weights stay in registers, on the CPU.
+// Runs a small batch by the resident kernel on the CPU.
 #pragma once
 
 #include "cuda/small_batch/resident/search.hpp"
@@ -6,7 +6,7 @@
 
 namespace kronsparse::emulation {
 
-/// How the case was cut up, for counting what a list of cases covers.
+/// How a case was cut, to count what a list of cases covers.
 struct ResidentCut {
   DType dtype;
   cuda::resident::Cut cut;

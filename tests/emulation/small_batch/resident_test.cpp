@@ -1,5 +1,4 @@
-// The kernel for small batches whose weights stay in registers, compiled for the CPU, on problems whose
-// results are exact: every shape, and every number of passes.
+// Runs resident on the CPU, on problems whose results are exact: every shape, and every number of passes.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -21,7 +20,7 @@ std::string text_of(const cuda::resident::Cut& cut) {
 
 CutCases<cuda::resident::Cut, ResidentCut> cases(cuda::resident::choices, run_resident, text_of);
 
-/// Sums as long as the shape's, or shorter by what makes whole rows of x.
+/// Sums as long as the shape's, or shorter by the terms of `terms_less` rows of x.
 ProductCase case_of(DType dtype, const cuda::resident::Shape& shape, std::int64_t terms_less, Picker& pick) {
   const std::int64_t outputs[] = {1, 9, 16, 23};
   const std::int64_t batches[] = {1, 7, 8, 20, 33, 64};
@@ -68,7 +67,7 @@ TEST(Resident, ManyPasses) {
     }
 }
 
-/// Rows of x and y that are longer than what is in them.
+/// Rows of x and y with gaps between them.
 TEST(Resident, StridedRows) {
   Picker pick(6);
   cases.run_each({"f16 batch_first B=19 2x20x64x16 cols_stride=2184 rows_stride=700",
@@ -77,8 +76,8 @@ TEST(Resident, StridedRows) {
                  pick);
 }
 
-/// Cases are picked, and cuts for them: this says that nothing is left out.
-/// Run by itself (a filter) it has nothing to look at.
+/// Cases are picked, and cuts for them. This test checks that nothing is left out. Run alone (by a filter) it
+/// has nothing to look at.
 TEST(ResidentCoverage, EveryWay) {
   if (quick || cases.runs().empty()) GTEST_SKIP() << "needs all cases";
   std::set<std::tuple<DType, int, int>> shapes;

@@ -1,5 +1,5 @@
-// Searches for the fastest cut leave out most cuts: what they find is the fastest of all, also of those that
-// read weights as another cut does. Runs no kernels.
+// A search leaves out most cuts. These tests check that it still finds the fastest of all, also among the
+// cuts that read the weights of another cut. They run no kernels.
 #include "cuda/small_batch/direct/search.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 namespace kronsparse::emulation {
 namespace {
 
-/// One with clusters, and one with less of everything.
+/// A GPU with clusters; the next one has less of everything.
 cuda::GpuFacts large_gpu() {
   cuda::GpuFacts gpu;
   gpu.compute_capability = 90;
@@ -39,7 +39,7 @@ cuda::GpuFacts small_gpu() {
   return gpu;
 }
 
-/// The functions of a family of cuts, beside its name.
+/// The name of a family of cuts, and its functions.
 template <class C>
 struct Family {
   using Cut = C;
@@ -115,7 +115,7 @@ void expect_same(const Family<Cut>& family, const cuda::CutChoice<Cut>& found,
   EXPECT_TRUE(family.same_order(found.cut, wanted.cut)) << family.name << ": " << text;
 }
 
-/// The search of each family that takes it.
+/// Checks the search of each family that takes the problem.
 void check_searches(const Problem& problem, const cuda::GpuFacts& gpu) {
   for_each_family([&](const auto& family) {
     if (!family.takes(problem)) return;
@@ -124,7 +124,7 @@ void check_searches(const Problem& problem, const cuda::GpuFacts& gpu) {
   });
 }
 
-/// A factor with what is hard: sizes of every kind, and strides.
+/// A factor with sizes of every kind, and strides.
 Problem any_problem(Picker& pick) {
   const std::int64_t blocks[] = {1, 1, 2, 3, 16, 96};
   const std::int64_t sizes[] = {1, 7, 8, 16, 48, 64, 100, 172, 256, 688, 1000, 1024, 2752};

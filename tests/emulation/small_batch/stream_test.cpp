@@ -1,5 +1,5 @@
-// The kernel for small batches, compiled for the CPU, on problems whose results are exact: every number of
-// samples, clusters, weights that fit and weights that do not, every way of x and of y.
+// Runs stream on the CPU, on problems whose results are exact: every number of samples, clusters, weights
+// that fit and weights that do not, every path of x and of y.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -25,7 +25,7 @@ ProductCase any_case(DType dtype, Layout layout, Picker& pick) {
   Problem& problem = one.problem;
   problem.dtype = dtype;
   problem.layout = layout;
-  constexpr double most_work = 1.5e6;  // of the plain loop that the results are compared with
+  constexpr double most_work = 1.5e6;  // limits the plain loop that results are compared with
   do {
     problem.chain = Pattern{pick.of(blocks), pick.of(rows), pick.of(terms), pick.of(products)};
     problem.batch = pick.of(batches);
@@ -52,7 +52,7 @@ TEST(Stream, AnyProblem) {
     }
 }
 
-/// Long sums: clusters that split them, and weights that do not fit, whose stages are filled again.
+/// Long sums: clusters split them, and weights do not fit, so that stages are filled again.
 TEST(Stream, LongSums) {
   int at = 0;
   for (const char* text : {"f16 batch_first B=3 1x64x2048x1", "bf16 batch_first B=8 1x128x1500x1",
@@ -69,8 +69,8 @@ TEST(Stream, LongSums) {
     }
 }
 
-/// Cases are picked, cuts chosen for them: this says that nothing is left out.
-/// Run by itself (a filter) it has nothing to look at.
+/// Cases are picked, and cuts for them. This test checks that nothing is left out. Run alone (by a filter) it
+/// has nothing to look at.
 TEST(StreamCoverage, EveryWay) {
   if (quick || cases.cuts().empty()) GTEST_SKIP() << "needs all cases";
   std::set<std::tuple<DType, int>> samples;

@@ -1,15 +1,17 @@
-// The gradient of the values on tensor cores: mma.sync on the tiles of gradient_tile.cuh.
+// The kernel `gradient-mma`: the gradient of the values on tensor cores from sm_80 on (mma.sync).
 //
-// A lane's part of an operand is words of two samples of one row and one j. Where
-// memory is contiguous along the samples (columns) or the rows (rows), ldmatrix
-// brings them, transposed for the latter. In runs neighbours are j: a lane reads a
-// vector of j for each of four samples and sorts pairs of samples with byte
-// permutations, which gives the operands of as many products as the vector is long.
-// Which sample has which place in a product is free as long as g and x agree; lanes
-// that read together take neighbouring samples, whose pitch keeps the banks apart.
+// g and x stream through a ring of stages in shared memory as they lie in memory (tiles.cuh). Lanes load them
+// as operands, and the sums, (outputs k, inputs l) for each j, stay in registers until the batch has passed.
 //
-// The blocks of a cluster share the batch and add up what they have through
-// distributed shared memory, in the order of their ranks: two runs give the same bits.
+// A lane's part of an operand is words of two samples of one row and one j. If memory is contiguous along the
+// samples (columns) or the rows (rows), ldmatrix loads them, transposed for the latter. In runs, neighbours
+// are j: a lane reads a vector of j for each of four samples and sorts pairs of samples with byte
+// permutations, which gives the operands of as many products as the vector has j. Which sample has which
+// place in a product is free as long as g and x agree. Lanes that read together take neighbouring samples,
+// whose pitch puts them into different banks.
+//
+// The blocks of a cluster split the batch and add up their sums through distributed shared memory, in the
+// order of their ranks: two runs give the same bits.
 #pragma once
 
 #include "cuda/gradient/mma/tiles.cuh"
@@ -36,10 +38,10 @@ struct GradientTraits {
 
 namespace gradient {
 
-/// Which part of a block's tile a warp computes, and who a lane is in it.
+/// The part of a block's tile that a warp computes, and the lane's place in it.
 struct WarpPlace {
   int j, m, n;  ///< first of each
-  int g, t;     ///< lane = 4g + t, as fragments are described
+  int g, t;     ///< lane = 4g + t, as in the description of fragments
 };
 
 template <class Traits>
@@ -52,7 +54,7 @@ __device__ inline WarpPlace warp_place(const GradientArguments& p) {
 }
 
 template <class Traits>
-using Sums = float[Traits::products][Traits::m_tiles][Traits::n_tiles][4];
+using Sums = float[Traits::products][Traits::m_tiles][Traits::n_tiles][4];  // (j, 16 k, 8 l, 4 sums)
 
 template <class Traits>
 __device__ inline void multiply(float (&sums)[4], const uint4& a, std::uint32_t b0, std::uint32_t b1) {
@@ -62,7 +64,7 @@ __device__ inline void multiply(float (&sums)[4], const uint4& a, std::uint32_t 
     ptx::mma_f16(sums, a, b0, b1);
 }
 
-/// 8 rows of an operand for `Vector` products: samples t, t + 4 and t + 8, t + 12 of a step as two words.
+/// 8 rows of an operand for `Vector` products: samples t, t + 4 and t + 8, t + 12 of a step, as two words.
 template <int Vector>
 using Piece = std::uint32_t[Vector][2];
 
@@ -98,13 +100,13 @@ __device__ inline void load_piece(std::uint32_t from, int four_samples, Piece<Ve
   }
 }
 
-/// A step of runs. `g` and `x` are the lane's places in the first of its samples.
+/// Multiplies a step of runs. `g` and `x` are the lane's places in the first of its samples.
 template <class Traits>
 __device__ inline void multiply_runs(const GradientArguments& p, std::uint32_t g, std::uint32_t x,
                                      Sums<Traits>& sums) {
   constexpr int vector = Traits::products;
   const int eight_rows = 16 * (Traits::shape.row_j != 0 ? Traits::shape.row_j : p.out.block_j);
-  Piece<vector> a[2 * Traits::m_tiles];
+  Piece<vector> a[2 * Traits::m_tiles];  // (8 k)
 #pragma unroll
   for (int at = 0; at < 2 * Traits::m_tiles; ++at)
     load_piece<vector>(g + at * eight_rows, 4 * p.g.pitch, a[at]);
@@ -122,7 +124,7 @@ __device__ inline void multiply_runs(const GradientArguments& p, std::uint32_t g
   }
 }
 
-/// A step of rows or columns: lane 8q + r gives row r of matrix q. Matrices of g go along the rows
+/// Multiplies a step of rows or columns. Lane 8q + r gives row r of matrix q. Matrices of g go along the rows
 /// first and then along the samples, those of x the other way round.
 template <class Traits>
 __device__ inline void multiply_matrices(const GradientArguments& p, const WarpPlace& at, std::uint32_t g,
@@ -139,7 +141,7 @@ __device__ inline void multiply_matrices(const GradientArguments& p, const WarpP
           from + (step * kGradientStep + eight_samples * 8 + r) * operand.pitch + row * 2);
     }
   };
-  uint4 a[Traits::m_tiles];
+  uint4 a[Traits::m_tiles];  // (16 k)
 #pragma unroll
   for (int m = 0; m < Traits::m_tiles; ++m) a[m] = load(p.g, g, at.m + m * 16 + low * 8, high);
 #pragma unroll
@@ -153,7 +155,7 @@ __device__ inline void multiply_matrices(const GradientArguments& p, const WarpP
   }
 }
 
-/// All samples of a stage.
+/// Multiplies all samples of a stage.
 template <class Traits>
 __device__ inline void multiply_stage(const GradientArguments& p, const WarpPlace& at, std::uint32_t stage,
                                       Sums<Traits>& sums) {
@@ -161,7 +163,7 @@ __device__ inline void multiply_stage(const GradientArguments& p, const WarpPlac
   const int steps = p.stage_samples / kGradientStep;
   if constexpr (Traits::runs) {
     const int row_bytes = 2 * (Traits::shape.row_j != 0 ? Traits::shape.row_j : p.out.block_j);
-    // Samples t + 4i: odd ones, whose pairs of units are exchanged, are those of odd lanes.
+    // The samples are t + 4i. So odd samples, whose pairs of units are exchanged, belong to odd lanes.
     const int exchanged = (at.t & p.swizzle) * 16;
     std::uint32_t g_at = g + at.t * p.g.pitch + (((at.m + at.g) * row_bytes + at.j * 2) ^ exchanged);
     std::uint32_t x_at = x + at.t * p.x.pitch + (((at.n + at.g) * row_bytes + at.j * 2) ^ exchanged);
@@ -191,7 +193,7 @@ __device__ inline void sum_samples(const GradientArguments& p, const WarpPlace& 
   const Tile tile = block_tile(p.tiles, p.out);
   Copier<Traits::shape.form> g(p, p.g, tile, tile.k0);
   Copier<Traits::shape.form> x(p, p.x, tile, tile.l0);
-  int left = tile.samples;  // to copy
+  int left = tile.samples;  // samples still to copy
   int to = 0, from = 0;     // stages
   const auto copy = [&] {
     if (left > 0) {
@@ -208,7 +210,7 @@ __device__ inline void sum_samples(const GradientArguments& p, const WarpPlace& 
 #pragma unroll 1
   for (int done = 0; done < tile.samples; done += p.stage_samples) {
     wait_for_stage(p.stages);
-    __syncthreads();  // everybody's copies are there, and everybody has read the stage before
+    __syncthreads();  // everybody's copies have landed, and everybody has read the previous stage
     copy();
     multiply_stage<Traits>(p, at, shared + from * p.stage_bytes, sums);
     if (++from == p.stages) from = 0;
@@ -217,7 +219,7 @@ __device__ inline void sum_samples(const GradientArguments& p, const WarpPlace& 
   __syncthreads();
 }
 
-/// Puts the sums down in the order of y: rows k of (l, j), j fastest.
+/// Puts the sums into shared memory in the order of y: rows k of (l, j), j fastest.
 template <class Traits>
 __device__ inline void put_sums(const GradientArguments& p, const WarpPlace& at, std::uint32_t shared,
                                 const Sums<Traits>& sums) {
@@ -268,7 +270,7 @@ __global__ void __launch_bounds__(Traits::shape.threads, 1)
     ptx::cluster_barrier();
   gradient::store_sums<Traits>(p.out, gradient::block_tile(p.tiles, p.out), shared,
                                static_cast<int>(blockDim.x) / 32);
-  if (p.out.splits != 1) ptx::cluster_barrier();  // nobody reads here any more
+  if (p.out.splits != 1) ptx::cluster_barrier();  // nobody reads this block's shared memory any more
 }
 
 }  // namespace kronsparse::cuda

@@ -1,4 +1,4 @@
-// The kernels of gradient_mma.cuh, by number of their shape; each arithmetic is compiled in its own file.
+// The kernels of kernel.cuh, by the number of their shape. Each arithmetic is compiled in its own file.
 #pragma once
 
 #include <cstddef>

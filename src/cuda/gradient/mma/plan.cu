@@ -62,16 +62,16 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
   const Pattern& pattern = problem.pattern();
   constexpr std::int64_t limit = std::int64_t{1} << 31;
   if (pattern.b >= limit || pattern.c >= limit || pattern.d >= limit)
-    return refused("counts b, c and d in 32 bits");
+    return refused(message("needs b, c and d below 2^31; the pattern is {}", pattern.to_string()));
   const bool first = problem.layout == Layout::batch_first;
   if (first && pattern.d % 2 != 0 && pattern.d > kGradientMaxOddJ)
-    return refused(
-        message("in batch_first it takes an even d, or one up to {}, not {}", kGradientMaxOddJ, pattern.d));
+    return refused(message("in batch_first it takes an even d, or an odd d up to {}, not {}",
+                           kGradientMaxOddJ, pattern.d));
   const GradientConfig config = gradient_config(problem, facts);
   if (config.split_samples > kGradientMaxSum)
     return refused(
-        message("sums of {} samples are too long for tensor cores, which truncate; at most {} here",
-                problem.batch, kGradientMaxSum * config.splits));
+        message("takes batches of at most {} here, because tensor cores truncate long sums; not {}",
+                kGradientMaxSum * config.splits, problem.batch));
   if (std::string reason = tile_refusal(facts, config.shared_bytes, pattern.a * config.j_groups,
                                         config.k_tiles * config.l_tiles * config.splits);
       !reason.empty())

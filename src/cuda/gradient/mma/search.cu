@@ -1,3 +1,4 @@
+// The kernel `gradient-mma`: the choice of a config, its arguments and the cost model.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -16,7 +17,7 @@ constexpr std::int64_t kElementBytes = 2;
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-/// The smallest number >= value that leaves `rest` when divided by 128.
+/// The smallest number >= value whose remainder modulo 128 is `rest`.
 int with_rest_of_128(int value, int rest) { return value + ((rest - value) % 128 + 128) % 128; }
 
 GradientForm form_of(const Problem& problem) {
@@ -24,7 +25,7 @@ GradientForm form_of(const Problem& problem) {
   return problem.pattern().d == 1 ? GradientForm::rows : GradientForm::runs;
 }
 
-/// Whole sectors of 32 bytes, or all of d where that is contiguous and a block has warps for it.
+/// Whole sectors of 32 bytes, or all of d if that is contiguous and a block has enough warps.
 int block_j_of(GradientForm form, std::int64_t d) {
   if (form != GradientForm::runs) return 1;
   return d <= 16 || d == 24 ? static_cast<int>(d) : 16;
@@ -41,13 +42,13 @@ std::size_t shape_of(GradientForm form, int block_j, const Product& p) {
   return best;
 }
 
-/// Sizes in shared memory, which follow from the rest of the configuration.
+/// Computes the sizes in shared memory from the rest of the config.
 void lay_out(GradientConfig& config) {
   const auto pitch = [&](int rows) {
     const int run_bytes = rows * config.block_j * static_cast<int>(kElementBytes);
     switch (config.shape.form) {
       case GradientForm::runs:
-        return with_rest_of_128(run_bytes, 32);  // four lanes that read 32 bytes each, of four samples
+        return with_rest_of_128(run_bytes, 32);  // four lanes read 32 bytes each, of four samples
       case GradientForm::rows:
         return with_rest_of_128(run_bytes, 16);  // eight samples of 16 bytes
       case GradientForm::columns:
@@ -67,7 +68,7 @@ void lay_out(GradientConfig& config) {
       std::max(config.stages * config.stage_bytes, with_rest_of_128(config.tile_m() * config.out_pitch, 0));
 }
 
-/// Stages as large as `budget` bytes of shared memory allow.
+/// Chooses stages as large as `budget` bytes of shared memory allow.
 bool fit_stages(GradientConfig& config, std::int64_t budget) {
   const bool columns = config.shape.form == GradientForm::columns;
   for (const int samples : {64, 32, 16})
@@ -76,13 +77,13 @@ bool fit_stages(GradientConfig& config, std::int64_t budget) {
       config.stage_samples = samples;
       config.stages = stages;
       lay_out(config);
-      // Long stages are worth less than four of them.
+      // Four stages are better than long ones.
       if (config.shared_bytes <= budget && (stages == 4 || columns || samples == 16)) return true;
     }
   return false;
 }
 
-/// Bytes of a copy, as far as strides tell.
+/// Bytes of a copy, as far as strides and address allow.
 int width_of(const GradientConfig& config, const Product& p, std::int64_t rows, std::int64_t sample,
              std::int64_t feature, const void* data) {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
@@ -92,8 +93,8 @@ int width_of(const GradientConfig& config, const Product& p, std::int64_t rows, 
   return common_alignment(kElementBytes, address, sample * kElementBytes, run * kElementBytes);
 }
 
-/// Clocks of a multiprocessor for a product of 16 x 8 x 16, as mma.sync reaches them or as the loads from
-/// shared memory do, whichever takes longer.
+/// Clocks of a multiprocessor for a product of 16 x 8 x 16: the time of mma.sync or of the loads from shared
+/// memory, whichever is longer.
 double product_clocks(const GradientConfig& config) {
   if (config.shape.form == GradientForm::rows || config.shape.form == GradientForm::columns) return 1.6;
   switch (config.shape.vector) {
@@ -108,9 +109,9 @@ double product_clocks(const GradientConfig& config) {
   }
 }
 
-/// Blocks that a multiprocessor holds: kernels take most of the registers that so many warps can have.
+/// Blocks that fit on a multiprocessor. A kernel takes most of the registers that this many warps can have.
 int blocks_per_multiprocessor(const GradientConfig& config, const GpuFacts& gpu) {
-  constexpr std::int64_t reserved = 1024;  // of shared memory, for each block
+  constexpr std::int64_t reserved = 1024;  // shared memory that the system takes for each block
   const std::int64_t memory = static_cast<std::int64_t>(gpu.shared_bytes) + reserved;
   return static_cast<int>(std::clamp<std::int64_t>(memory / (config.shared_bytes + reserved), 1,
                                                    std::max(1, config.shape.threads / config.threads())));
@@ -125,8 +126,9 @@ int largest_cluster(const GpuFacts& gpu) {
 }
 
 double clusters_at_once(const GpuFacts& gpu, int resident, int cluster_blocks) {
-  // Clusters of 1, 2, ... 16 blocks that an H200 (132 multiprocessors, in parts of 16 and 18, not all of them
-  // usable by large clusters) runs at once, a block to a multiprocessor: cudaOccupancyMaxActiveClusters.
+  // Clusters of 1, 2, ... 16 blocks that an H200 runs at once, with one block per multiprocessor
+  // (cudaOccupancyMaxActiveClusters). It has 132 multiprocessors, in parts of 16 and 18, not all of which
+  // large clusters can use.
   constexpr int whole = 132;
   constexpr std::array<int, 16> at_once = {132, 66, 39, 30, 22, 17, 15, 15, 9, 7, 7, 7, 7, 7, 7, 7};
   const int multiprocessors = static_cast<int>(divided_up(cluster_blocks, resident));
@@ -180,7 +182,7 @@ GradientConfig gradient_config(const Problem& problem, const GpuFacts& gpu) {
   for (int warps_m = 1; warps_m <= most_m; ++warps_m)
     for (int warps_n = 1; warps_n <= most_n && warps_m * warps_n <= warps; ++warps_n) {
       GradientConfig config = with_warps(warps_m, warps_n);
-      int before = 0;  // the same stages need no second look
+      int before = 0;  // equal stages need not be considered twice
       for (int resident = std::max(1, config.shape.threads / config.threads()); resident >= 1; --resident)
         if (fit_stages(config, resident == 1 ? shared : (shared + 1024) / resident - 1024) &&
             config.shared_bytes != before) {
@@ -234,7 +236,7 @@ GradientArguments gradient_arguments(const Problem& problem, const GradientConfi
           .stages = config.stages,
           .x_offset = config.x_offset,
           .stage_bytes = config.stage_bytes,
-          // Rows of 32 bytes: without it, rows of the one sample would meet units of the next in a bank.
+          // For rows of 32 bytes: without it, rows of one sample would share banks with units of the next.
           .swizzle = config.shape.form == GradientForm::runs && config.block_j == 16 ? 1 : 0,
           .overlaps = false};
 }
@@ -252,7 +254,8 @@ double gradient_seconds(const Problem& problem, const GradientConfig& config, co
   const double waves = std::ceil(blocks / places);
   const double sharing = std::min<double>(resident, std::ceil(blocks / multiprocessors));
 
-  // A block: products and the copies' way into shared memory; what a multiprocessor takes in.
+  // Time of a block: products, the copies into shared memory, and the rate at which a multiprocessor takes in
+  // data.
   const double g_rows = std::min(real(p.b), real(config.tile_m()));
   const double x_rows = std::min(real(p.c), real(config.tile_n()));
   const double steps = real(divided_up(config.split_samples, kGradientStep));
@@ -266,8 +269,8 @@ double gradient_seconds(const Problem& problem, const GradientConfig& config, co
   constexpr double take_in = 64;  // bytes per clock
 
   constexpr double latency = 1200;       // clocks
-  constexpr double step_latency = 1000;  // of a warp that waits for its loads, then for its products
-  constexpr double not_hidden = 2.2;  // measured: what loads, sorting and products take one after the other
+  constexpr double step_latency = 1000;  // clocks of a warp that waits for its loads, then for its products
+  constexpr double not_hidden = 2.2;     // measured: loads, sorting and products one after the other
   const double stage_steps = config.stage_samples / kGradientStep;
   const double block_clocks =
       steps * std::max({not_hidden * sharing * step_clocks, sharing * step_bytes / take_in, step_latency,
@@ -275,7 +278,7 @@ double gradient_seconds(const Problem& problem, const GradientConfig& config, co
   const double tile_bytes = real(config.tile_m()) * config.out_pitch;
   const double in_blocks = waves * (block_clocks / clock + 2e-6 + sharing * tile_bytes / 32 / clock);
 
-  // Everything: through L2 come the operands once for every tile of the other's rows...
+  // Time of the whole GPU. Through L2 the operands come once for every tile of the other's rows...
   const double idle = std::max(1.0, waves * places / std::max(blocks, 1.0));
   const double sample_bytes = real(p.batch) * real(p.a) * real(p.d) * kElementBytes;
   const double reads = sample_bytes * (real(p.b) * real(config.l_tiles) + real(p.c) * real(config.k_tiles));
@@ -287,7 +290,7 @@ double gradient_seconds(const Problem& problem, const GradientConfig& config, co
   const double k_together = std::ceil(together / real(config.l_tiles));
   const double rounds = real(config.k_tiles * config.l_tiles) / together;
   const double memory = sample_bytes * rounds * (k_together * g_rows + l_together * x_rows) / memory_rate;
-  // They overlap, but not wholly; and what was measured on an H200 is slower than all of this says.
+  // These times overlap, but not fully; and an H200 was measured to be slower than all of this says.
   const double measured = config.shape.form == GradientForm::rows   ? 2.2
                           : config.shape.form != GradientForm::runs ? 1.0
                           : config.block_j == 16                    ? 1.25

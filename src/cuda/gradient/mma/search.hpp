@@ -1,4 +1,4 @@
-// Tiles of the tensor-core gradient: those there are, and which of them a problem gets. Host code only.
+// The shapes of `gradient-mma`, and the config that a problem gets. Host code only.
 #pragma once
 
 #include <array>
@@ -11,12 +11,12 @@
 
 namespace kronsparse::cuda {
 
-// Large tiles read less of shared memory and of L2, many warps hide better how long that takes. On an H200,
-// in f16, 8 warps with 128 sums a lane beat 12 with 64 for vectors of 8 j (8x128x128x16: 1.48 against 3.34
-// ms), of 2 j (64x64x256x2: 0.85, 1.08) and of 4 j where b and c are large (1x1024x1024x4: 1.85, 2.69);
-// 12 warps do for other vectors of 4 (48x64x64x4: 0.96, 0.76) and where d = 1 (64x48x48x1: 0.58, 0.22).
-// Vectors of 8 j are the widest loads there are; where the j of a row are fewer, shorter ones are as free of
-// conflicts and leave room for more rows.
+// Large tiles read less from shared memory and L2; many warps hide the latency better. On an H200, in f16, 8
+// warps with 128 sums per lane beat 12 with 64 for vectors of 8 j (8x128x128x16: 1.48 against 3.34 ms), of 2
+// j (64x64x256x2: 0.85, 1.08) and of 4 j if b and c are large (1x1024x1024x4: 1.85, 2.69). 12 warps are
+// better for other vectors of 4 (48x64x64x4: 0.96, 0.76) and for d = 1 (64x48x48x1: 0.58, 0.22). Vectors of 8
+// j are the widest loads there are. If a row has fewer j, shorter vectors are as free of conflicts and leave
+// room for more rows.
 inline constexpr std::array<GradientShape, 10> gradient_shapes = {{
     // form, vector, row_j, m, n, threads, least block; the first that fits is taken
     {GradientForm::runs, 8, 16, 16, 32, 256},      // 8 | d >= 16
@@ -31,20 +31,20 @@ inline constexpr std::array<GradientShape, 10> gradient_shapes = {{
     {GradientForm::columns, 1, 1, 64, 32, 384},
 }};
 
-/// Of odd d in batch_first: each of the j has a warp of its own.
+/// The largest odd d in batch_first: each j has a warp of its own.
 inline constexpr std::int64_t kGradientMaxOddJ = 7;
-/// Samples that a block adds up. Tensor cores truncate; simulated, that costs a sum of so many normal or
-/// positive terms half of what rounding it to f16 does (a fifth after 25,088).
+/// Samples that a block adds up at most. Tensor cores truncate. Simulated, truncation costs a sum of this
+/// many normal or positive terms half of what rounding it to f16 does (a fifth after 25,088).
 inline constexpr std::int64_t kGradientMaxSum = 65536;
 
-/// How a problem is cut up; all that a launch needs besides pointers.
+/// How a problem is divided: all that a launch needs besides pointers.
 struct GradientConfig {
   std::size_t shape_index = 0;
   GradientShape shape{};
   int block_j = 1;
   int warps_j = 1, warps_m = 1, warps_n = 1;
   int stage_samples = 16, stages = 3;
-  int splits = 1;  ///< blocks of a cluster that share the batch
+  int splits = 1;  ///< blocks of a cluster that split the batch
   std::int64_t j_groups = 1, k_tiles = 1, l_tiles = 1;
   std::int64_t split_samples = 0;
 
@@ -62,16 +62,17 @@ struct GradientConfig {
   }
 };
 
-/// Blocks of a cluster: 8 wherever there are clusters, 16 on whole GPUs of the large kinds, if asked for.
+/// The most blocks of a cluster: 8 on GPUs that have clusters, 16 on whole GPUs of the large kinds, if asked
+/// for.
 [[nodiscard]] int largest_cluster(const GpuFacts& gpu);
-/// Clusters that a GPU runs at once where `resident` blocks share a multiprocessor: each stays inside a part
-/// of the GPU.
+/// Clusters that a GPU runs at once if `resident` blocks share a multiprocessor. Each cluster stays inside a
+/// part of the GPU.
 [[nodiscard]] double clusters_at_once(const GpuFacts& gpu, int resident, int cluster_blocks);
 
-/// The cheapest way; one whose shared memory does not fit if there is none.
+/// The cheapest config; one whose shared memory does not fit if there is none.
 [[nodiscard]] GradientConfig gradient_config(const Problem& problem, const GpuFacts& gpu);
 
-/// What the kernel of `config` is launched with.
+/// The arguments for the kernel of `config`.
 [[nodiscard]] GradientArguments gradient_arguments(const Problem& problem, const GradientConfig& config,
                                                    const Operands& operands);
 

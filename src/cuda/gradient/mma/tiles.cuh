@@ -1,13 +1,13 @@
-// How the operands of the gradient reach the tensor-core kernel (gradient_mma.cuh).
+// The path of the operands to the kernel `gradient-mma` (kernel.cuh).
 //
-// Tensor cores multiply one (i, j) at a time: G (outputs k x samples) by X (samples
-// x inputs l). The sums are few and the batch is long, so both operands stream
-// through a ring of stages in shared memory, where they lie as in memory:
-//   runs       batch_first, d > 1: a run over rows (k or l) and the block's j per sample.
-//   rows       batch_first, d = 1: a run over rows per sample.
-//   columns    batch_last: a run of samples per row.
-// Copies are units of 16 bytes; rows that do not exist are not copied, because
-// what they give is not stored either. Samples that do not exist are zeros.
+// Tensor cores multiply one (i, j) at a time: G (outputs k x samples) by X (samples x inputs l). The sums are
+// few and the batch is long, so both operands stream through a ring of stages in shared memory, where they
+// lie as in memory:
+//   runs       batch_first, d > 1: for each sample a run over rows (k or l) and the block's j.
+//   rows       batch_first, d = 1: for each sample a run over rows.
+//   columns    batch_last: for each row a run of samples.
+// Copies are units of 16 bytes. Rows that do not exist are not copied, because their results are not stored
+// either. Samples that do not exist are zeros.
 #pragma once
 
 #include <cstdint>
@@ -18,31 +18,31 @@ namespace kronsparse::cuda {
 
 enum class GradientForm { runs, rows, columns };
 
-/// What a warp computes; every shape is a kernel.
+/// The work of a warp. Every shape has its own kernel.
 struct GradientShape {
   GradientForm form;
-  int vector;           ///< neighbouring j that a lane reads at a time, all of them the warp's
-  int row_j;            ///< j from one row to the next in shared memory, if that is always the same; else 0
+  int vector;           ///< neighbouring j that a lane reads at a time; these are all the warp's j
+  int row_j;            ///< j from one row to the next in shared memory, if that is constant; else 0
   int m, n;             ///< outputs k and inputs l
-  int threads;          ///< of a block, at most
-  int least_block = 0;  ///< that b and c must have
+  int threads;          ///< threads of a block, at most
+  int least_block = 0;  ///< the least b and c
 };
 
 constexpr int kGradientStep = 16;           ///< samples of a product
 constexpr int kGradientColumnSamples = 64;  ///< in a stage of columns: rows of 128 bytes
 
-/// g or x. Distances are bytes of memory, the pitch is of shared memory.
+/// g or x. Distances are in bytes of memory; the pitch is in bytes of shared memory.
 struct GradientOperand {
   const std::byte* data;
   std::int64_t to_next_i, to_next_row, to_next_j, to_next_sample;
   std::int64_t rows;  ///< b or c
-  int tile_rows;      ///< of a block
+  int tile_rows;      ///< rows of a block's tile
   int pitch;          ///< bytes between samples (runs, rows) or between rows (columns)
-  int width;          ///< bytes of a copy: 16, 4, or 2 for addresses that allow nothing else
+  int width;          ///< bytes of a copy: 16, 4, or 2 for addresses that allow no other
   int lanes_log;      ///< 2^lanes_log threads copy a run
 };
 
-/// Everything a launch is told.
+/// The arguments of a launch.
 struct GradientArguments {
   GradientOperand g, x;
   GradientOutput out;
@@ -50,13 +50,13 @@ struct GradientArguments {
   int warps_m, warps_n;
   int stage_samples, stages;
   int x_offset, stage_bytes;
-  int swizzle;    ///< 1: odd samples have the units of a pair exchanged
-  bool overlaps;  ///< with the kernel before (see launch.hpp)
+  int swizzle;    ///< 1: odd samples have the two units of a pair exchanged
+  bool overlaps;  ///< whether it overlaps the kernel before (launch.hpp)
 };
 
 namespace gradient {
 
-/// The first `elements` of 8 by copies of 2 to 16 bytes, then zeros.
+/// Copies the first `elements` of 8, by copies of 2 to 16 bytes, and fills up with zeros.
 __device__ inline void copy_unit(int width, std::uint32_t to, const std::byte* from, int elements) {
   if (width == 16) {
     ptx::copy_async_16(to, from, 2 * elements);
@@ -69,8 +69,8 @@ __device__ inline void copy_unit(int width, std::uint32_t to, const std::byte* f
   }
 }
 
-/// Brings one operand's samples, a stage at a time. A thread copies the same units of
-/// every run, so that a copy costs a few additions.
+/// Brings the samples of one operand, a stage at a time. A thread copies the same units of every run, so that
+/// a copy costs a few additions.
 template <GradientForm Form>
 class Copier {
  public:
@@ -99,7 +99,7 @@ class Copier {
         last_elements_ = elements - (units_ - 1) * unit_elements;
         from_ += unit_ * unit_bytes;
         to_next_units_ = std::int64_t{lanes} * unit_bytes;
-      } else {  // two units of each row, of which the second may not exist
+      } else {  // two units of each row; the second may not exist
         const int second =
             static_cast<int>(min(p.out.d - tile.j0, std::int64_t{2 * unit_elements})) - unit_elements;
         elements_ = unit_ % 2 == 0 ? min(unit_elements, unit_elements + second) : max(0, second);
@@ -112,7 +112,7 @@ class Copier {
     to_next_run_ *= run_step_;
   }
 
-  /// The next stage's samples, of which `left` exist, to a place in shared memory.
+  /// Copies the next stage's samples, of which `left` exist, to `to` in shared memory.
   __device__ void copy(std::uint32_t to, int left) {
     if (operand_.width == 16)
       copy_all<true>(to, left);
@@ -153,10 +153,10 @@ class Copier {
 
   const GradientArguments& p_;
   const GradientOperand& operand_;
-  int unit_, run_, run_step_;  ///< this thread's first, and from one of its runs to the next
+  int unit_, run_, run_step_;  ///< the thread's first unit and run, and the step to its next run
   int runs_ = 0, units_ = 0;
-  int elements_ = unit_elements;  ///< of each unit but perhaps the last
-  int last_elements_ = 0;         ///< 0: as of the others
+  int elements_ = unit_elements;  ///< elements of each unit, except perhaps the last
+  int last_elements_ = 0;         ///< elements of the last unit; 0: the same
   const std::byte* from_;
   std::int64_t to_next_run_ = 0, to_next_units_ = 0;
 };

@@ -1,9 +1,11 @@
-// The gradient of the values on the FMA units: for J neighbouring j, a tile of
-// M outputs k times N inputs l, summed over the batch (simt_tile.cuh).
+// The kernel `gradient-simt`: the gradient of the values on the FMA units, for every dtype.
 //
-// Where there are fewer tiles than multiprocessors the blocks of a cluster
-// share the batch and add up what they have through distributed shared memory,
-// in the order of their ranks: two runs give the same bits.
+// For J neighbouring j a block computes a tile of (M outputs k, N inputs l), summed over the batch
+// (large_batch/simt/tiles.cuh). g and x pass through a pipeline of stages in shared memory; sums stay in
+// registers.
+//
+// If there are fewer tiles than multiprocessors, the blocks of a cluster split the batch and add up their
+// sums through distributed shared memory, in the order of their ranks: two runs give the same bits.
 #pragma once
 
 #include "cuda/large_batch/simt/store.cuh"
@@ -20,18 +22,19 @@ struct GradientSimtArgs {
   void* y = nullptr;
   std::int64_t batch = 0, b = 0, c = 0, d = 0;
   std::int64_t x_sample = 0, x_feature = 0, g_sample = 0, g_feature = 0;
-  std::int64_t x_row = 0, g_row = 0;  ///< d features: between neighbouring l, and k
+  std::int64_t x_row = 0, g_row = 0;  ///< d features: from one l, or k, to the next
   /// Tiles in the order in which they run, the first fastest; then i.
   std::uint32_t splits = 1, l_tiles = 1, k_tiles = 1, groups = 1;
-  std::uint64_t first_tile = 0;  ///< of this launch
-  int chunks = 1;                ///< of samples, in one split
-  int flush_mask = -1;           ///< sums are added to the totals after chunks with these bits; -1: no totals
+  std::uint64_t first_tile = 0;  ///< first tile of this launch
+  int chunks = 1;                ///< chunks of samples in one split
+  int flush_mask = -1;           ///< sums are added to the totals after chunks that have all of these bits;
+                                 ///< -1: no totals
   int stages = 2;
-  int totals_at = 0;  ///< byte of shared memory: after the pipeline and the staging, which share theirs
-  bool g_vectors = false, x_vectors = false, y_vectors = false;  ///< 16-byte accesses are aligned
+  int totals_at = 0;  ///< offset in shared memory: after the pipeline and the staging, which share theirs
+  bool g_vectors = false, x_vectors = false, y_vectors = false;  ///< whether 16-byte accesses are aligned
 };
 
-/// The blocks of a cluster; alone before Hopper.
+/// The blocks of a cluster; a block is alone before Hopper.
 struct Cluster {
 #if __CUDA_ARCH__ >= 900
   __device__ static int rank() { return static_cast<int>(cooperative_groups::this_cluster().block_rank()); }
@@ -55,7 +58,7 @@ struct Cluster {
 #endif
 };
 
-/// Everything derived from a tile, a depth and a layout.
+/// Every constant that follows from a tile, a depth and a layout.
 template <class Tile_, int Depth_, bool BatchFirst_>
 struct GradientSimt {
   using Tile = Tile_;
@@ -63,7 +66,7 @@ struct GradientSimt {
   using Sum = typename Tile::Sum;
   static constexpr int Depth = Depth_;
   static constexpr bool BatchFirst = BatchFirst_;
-  // The depth is the batch: in batch_last neighbours in memory are samples.
+  // The depth is the batch. In batch_last neighbours in memory are samples.
   using G = Operand<T, Tile::M, Depth, Tile::J, Tile::threads, !BatchFirst>;
   struct X : Operand<T, Tile::N, Depth, Tile::J, Tile::threads, !BatchFirst> {
     static constexpr bool conjugated = true;
@@ -77,15 +80,15 @@ struct GradientSimt {
   static constexpr std::size_t staging_bytes = Staging<Tile, false>::bytes;
   static_assert(stage_bytes % 16 == 0 && staging_bytes % 16 == 0);
 
-  // Single-precision sums of a long batch are kept short: every now and then
-  // they are added to totals, which lie in shared memory as [vector][thread].
+  // Single-precision sums of a long batch are kept short: at intervals they are added to totals, which lie in
+  // shared memory as [vector][thread].
   static constexpr bool has_totals = sizeof(typename RealOf<Sum>::type) == 4;
   static constexpr int run = 16 / static_cast<int>(sizeof(Sum));
   static constexpr int runs = Tile::TM * Tile::TN / run;
   static constexpr std::size_t totals_bytes = has_totals ? std::size_t{16} * runs * Tile::threads : 0;
   static constexpr int blocks = has_totals ? 2 : 1;
 
-  /// Adds the totals to the sums and, unless it is the last time, puts them back.
+  /// Adds the totals to the sums and, unless it is the last time, stores them as the new totals.
   __device__ static void flush(Sum (&sums)[Tile::TM][Tile::TN], Run<Sum, run>* totals, bool last) {
 #pragma unroll
     for (int r = 0; r < runs; ++r) {
@@ -116,7 +119,7 @@ __global__ void __launch_bounds__(K::Tile::threads, K::blocks)
   Sum* const shared =
       reinterpret_cast<Sum*>(shared_bytes + target_bytes);  // [stages][g then x], then staging
 
-  // Which tile, and which part of the batch.
+  // The block's tile, and its part of the batch.
   std::uint64_t tile = args.first_tile + blockIdx.x;
   const auto rank = static_cast<int>(take_digit(tile, args.splits));
   const std::int64_t l0 = static_cast<std::int64_t>(take_digit(tile, args.l_tiles)) * Tile::N;
@@ -136,7 +139,7 @@ __global__ void __launch_bounds__(K::Tile::threads, K::blocks)
                .activation = Activation::none,
                .vectors = args.y_vectors};
   const std::int64_t n0 = static_cast<std::int64_t>(rank) * args.chunks * K::Depth;
-  // Of the batch from n0 on, at most args.chunks chunks, of which the last may be short.
+  // At most args.chunks chunks of the batch from n0 on; the last may be short.
   const std::int64_t samples = args.batch - n0;
   const int chunks = samples <= 0 ? 0 : extent((samples + K::Depth - 1) / K::Depth, 0, args.chunks);
   const int last_chunk = extent(samples, static_cast<std::int64_t>(chunks - 1) * K::Depth, K::Depth);
@@ -151,7 +154,7 @@ __global__ void __launch_bounds__(K::Tile::threads, K::blocks)
   const Place<Tile> place;
   const int left_at = place.j * G::plane + place.row();
   const int right_at = G::elements + place.j * X::plane + place.column();
-  Sum sums[Tile::TM][Tile::TN] = {};
+  Sum sums[Tile::TM][Tile::TN] = {};  // (k, l)
   auto* const totals = reinterpret_cast<Run<Sum, K::run>*>(shared_bytes + args.totals_at);
   const bool flushes = K::has_totals && args.flush_mask != -1;
   if (flushes) {
@@ -178,7 +181,7 @@ __global__ void __launch_bounds__(K::Tile::threads, K::blocks)
     store_tile<Tile, false>(sums, shared, target);
     return;
   }
-  // Every block puts its sums out for the others and finishes every splits-th row.
+  // Every block publishes its sums to the others and finishes every splits-th row.
 #pragma unroll 1
   for (int pass = 0; pass < Tile::passes; ++pass) {
     if (pass == 0) {
@@ -192,7 +195,7 @@ __global__ void __launch_bounds__(K::Tile::threads, K::blocks)
       for (int other = 1; other < splits; ++other) sum = plus(sum, Cluster::remote(shared, other)[offset]);
       return sum;
     });
-    Cluster::sync();  // nobody reads here any more
+    Cluster::sync();  // nobody reads this block's shared memory any more
   }
 }
 

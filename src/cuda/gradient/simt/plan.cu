@@ -1,4 +1,4 @@
-// The gradient of the values on the FMA units: which tile takes a problem, its cost, its launch.
+// The kernel `gradient-simt`: the choice of a tile, the cost model and the launch.
 
 #include <algorithm>
 #include <limits>
@@ -20,8 +20,8 @@ namespace {
 
 using namespace simt;
 
-/// Samples after which single-precision sums are added to the totals: rounding
-/// errors then grow with the square root of this, not of the batch.
+/// Samples after which single-precision sums are added to the totals. Rounding errors then grow with the
+/// square root of this, not of the batch.
 constexpr int flush_samples = 512;
 static_assert((flush_samples & (flush_samples - 1)) == 0);
 /// Blocks of a cluster that every Hopper GPU can run.
@@ -32,10 +32,10 @@ constexpr std::int64_t least_samples = 128;
 /// A compiled kernel, as the launcher sees it.
 struct Kernel {
   bool batch_first;
-  int j, m, n;  ///< of a block's tile
+  int j, m, n;  ///< sizes of a block's tile
   int depth, threads, blocks;
   std::size_t stage_bytes, staging_bytes, totals_bytes;
-  double cost;  ///< of the arithmetic of one tile over that of an 8 x 8 tile per thread
+  double cost;  ///< cost of one tile's arithmetic, relative to a tile of 8 x 8 sums per thread
   const void* function;
 };
 
@@ -56,9 +56,8 @@ Kernel kernel() {
           .function = reinterpret_cast<const void*>(&gradient_simt<K>)};
 }
 
-/// f32: a large tile and one for b and c up to 64, and for d > 1 tiles of 2, 4
-/// and 8 neighbouring j. Chunks are short where J is large: the totals take up
-/// to 64 KB, and two blocks share a multiprocessor.
+/// f32: a large tile and one for b and c up to 64, and for d > 1 tiles of 2, 4 and 8 neighbouring j. Chunks
+/// are short if J is large: the totals take up to 64 KB, and two blocks share a multiprocessor.
 std::span<const Kernel> f32_kernels() {
   static const Kernel kernels[] = {
       kernel<GradientSimt<Tile<float, 1, 4, 2, 8, 8>, 16, true>>(),  // 128 x 128
@@ -101,7 +100,7 @@ std::span<const Kernel> kernels_of(DType dtype) {
   return {};
 }
 
-/// Multiplications and additions with everything that is padded, weighted.
+/// Multiplications and additions, padding included, weighted.
 double arithmetic(const Kernel& kernel, const Product& p, DType dtype) {
   const double sectors = kernel.batch_first ? repeated_sectors(kernel.j, p.d, dtype) : 1;
   return 2.0 * (is_complex(dtype) ? 4 : 1) * static_cast<double>(p.a) * padded(p.batch, kernel.depth) *
@@ -120,7 +119,7 @@ const Kernel& choose(const Problem& problem) {
                   [&](const Kernel& kernel) { return arithmetic(kernel, p, problem.dtype); });
 }
 
-/// Parts of the batch: a power of two that fills the GPU, if anything does.
+/// Parts of the batch: the power of two that fills the GPU, as far as possible.
 std::uint32_t splits_of(const Kernel& kernel, const Product& p, const GpuFacts& facts) {
   if (!facts.has_clusters()) return 1;
   const double slots = static_cast<double>(kernel.blocks) * facts.multiprocessors;
@@ -147,7 +146,7 @@ class GradientSimtExecutor final : public CudaExecutor {
     const DeviceGuard guard(device.index);
     const GpuFacts& facts = gpu(device);
     splits_ = splits_of(kernel_, product_, facts);
-    // Two buffers hide the latency where a chunk is 8 or 16 deep, three where it is shorter.
+    // Two buffers hide the latency if a chunk is 8 or 16 deep; three do if it is shorter.
     stages_ = kernel_.depth >= 8 ? 2 : 3;
     const std::size_t pipeline = static_cast<std::size_t>(stages_) * kernel_.stage_bytes;
     totals_at_ = target_bytes + std::max(pipeline, kernel_.staging_bytes);
@@ -184,7 +183,7 @@ class GradientSimtExecutor final : public CudaExecutor {
                           .flush_mask = flush_mask_,
                           .stages = stages_,
                           .totals_at = static_cast<int>(totals_at_)};
-    // Vectors of four: outputs or inputs of a sample where there is one j; of y also j.
+    // Vectors of four: outputs or inputs of a sample if there is one j; for y also j.
     const bool alone = kernel_.batch_first && p.d == 1;
     args.g_vectors = alone && aligned_16(operands.g) && p.y_sample % 4 == 0 && p.b % 4 == 0;
     args.x_vectors = alone && aligned_16(operands.x) && p.x_sample % 4 == 0 && p.c % 4 == 0;

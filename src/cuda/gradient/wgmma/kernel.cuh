@@ -1,7 +1,9 @@
-// The gradient of the values on Hopper's tensor cores: wgmma on what gradient_wgmma_tile.cuh brings.
+// The kernel `gradient-wgmma`: the gradient of the values on Hopper's tensor cores.
 //
-// One or two warpgroups multiply; another has the copy engine bring g and x and sorts them where it must. The
-// blocks of a cluster share the batch and add up in the order of their ranks, so results do not vary.
+// The last warpgroup has the copy engine bring g and x to stages in shared memory, and sorts them by j if it
+// must (tiles.cuh). One or two warpgroups multiply, both operands from shared memory, and keep the sums in
+// registers until the batch has passed. The blocks of a cluster split the batch and add up in the order of
+// their ranks, so results do not vary.
 #pragma once
 
 #include "cuda/gradient/wgmma/tiles.cuh"
@@ -20,9 +22,9 @@ struct GradientWgmmaTraits {
 namespace gradient {
 
 template <class Traits>
-using WgmmaSums = float[Traits::shape.products][Traits::shape.n / 2];
+using WgmmaSums = float[Traits::shape.products][Traits::shape.n / 2];  // (j, sums of a lane)
 
-/// Requests stages as they become empty, or sorts them. By the last warpgroup.
+/// Requests stages as they become empty, or sorts them. Called by the last warpgroup.
 template <class Traits>
 __device__ inline void bring(const GradientWgmmaArguments& p, const SharedStages<Traits>& shared,
                              const Tile& tile, int steps) {
@@ -48,11 +50,11 @@ __device__ inline void bring(const GradientWgmmaArguments& p, const SharedStages
       ptx::barrier_wait(shared.raw_full(raw.at), raw.parity);
       sort_operand<Traits>(shared.raw_g(raw.at), shared.g(place.at), p.out.tile_k);
       sort_operand<Traits>(shared.raw_x(raw.at), shared.x(place.at), Traits::shape.n);
-      ptx::fence_for_bulk();  // wgmma reads as the copy engine does
+      ptx::fence_for_bulk();  // wgmma reads through the same proxy as the copy engine
       ptx::barrier_of(1, kGradientSortingThreads);
       if (thread == 0) ptx::barrier_arrive(shared.full(place.at));
       if (step + p.raw_stages < steps) request(step + p.raw_stages, raw.at);
-      __syncwarp();  // ldmatrix wants all lanes
+      __syncwarp();  // ldmatrix needs all lanes
     }
   }
 }
@@ -75,7 +77,7 @@ __device__ inline void multiply_step(float (&sums)[Traits::shape.n / 2], std::ui
   }
 }
 
-/// All products of a stage; with the first one the sums start anew.
+/// Computes all products of a stage. If `add` is 0, the first starts the sums at zero.
 template <class Traits>
 __device__ inline void multiply_stage(int warpgroup, int tile_k, std::uint32_t g, std::uint32_t x, int add,
                                       WgmmaSums<Traits>& sums) {
@@ -114,7 +116,7 @@ __device__ inline void multiply_all(const GradientWgmmaArguments& p, const Share
     ptx::wgmma_fence();
     multiply_stage<Traits>(warpgroup, p.out.tile_k, shared.g(place.at), shared.x(place.at), step != 0, sums);
     ptx::wgmma_commit();
-    ptx::wgmma_wait<1>();  // the stage before is read
+    ptx::wgmma_wait<1>();  // the previous stage has been read
     if (previous >= 0 && threadIdx.x % 32 == 0) ptx::barrier_arrive(shared.empty(previous));
     previous = place.at;
     place.advance(p.stages);
@@ -122,7 +124,7 @@ __device__ inline void multiply_all(const GradientWgmmaArguments& p, const Share
   ptx::wgmma_wait<0>();
 }
 
-/// Puts the sums down in the order of y: rows k of (l, j), j fastest.
+/// Puts the sums into shared memory in the order of y: rows k of (l, j), j fastest.
 template <class Traits>
 __device__ inline void put_sums(const GradientWgmmaArguments& p, int warpgroup, std::uint32_t shared,
                                 const WgmmaSums<Traits>& sums) {
@@ -141,7 +143,7 @@ __device__ inline void put_sums(const GradientWgmmaArguments& p, int warpgroup, 
   }
 }
 
-/// What the threads that have sums do in the end.
+/// The end of the threads that have sums.
 template <class Traits>
 __device__ inline void finish(const GradientWgmmaArguments& p, const Tile& tile, int warpgroup,
                               std::uint32_t shared, const WgmmaSums<Traits>& sums) {
@@ -153,7 +155,7 @@ __device__ inline void finish(const GradientWgmmaArguments& p, const Tile& tile,
   else
     ptx::cluster_barrier();
   store_sums<Traits>(p.out, tile, shared, p.warpgroups * 4);
-  if (p.out.splits != 1) ptx::cluster_barrier();  // nobody reads here any more
+  if (p.out.splits != 1) ptx::cluster_barrier();  // nobody reads this block's shared memory any more
 }
 
 }  // namespace gradient
@@ -166,7 +168,7 @@ __global__ void __launch_bounds__(2 * 128 + kGradientSortingThreads, Traits::sha
   const std::uint32_t base = ptx::shared_address(shared_memory);
   const gradient::SharedStages<Traits> shared(p, base);
   const gradient::Tile tile = gradient::block_tile(p.tiles, p.out);
-  // A split without samples takes a step, too: what lies outside is read as zeros.
+  // A split without samples takes a step, too: elements outside the tensor are read as zeros.
   const int steps =
       max(1, (tile.samples + Traits::shape.stage_samples() - 1) / Traits::shape.stage_samples());
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
@@ -181,7 +183,7 @@ __global__ void __launch_bounds__(2 * 128 + kGradientSortingThreads, Traits::sha
     gradient::bring<Traits>(p, shared, tile, steps);
     if (p.out.splits == 1) return;
     __syncwarp();
-    ptx::cluster_barrier();  // where all threads of a cluster meet
+    ptx::cluster_barrier();  // all threads of a cluster meet here
     ptx::cluster_barrier();
   } else {
     if constexpr (!Traits::shape.is_light()) ptx::take_registers<224>();

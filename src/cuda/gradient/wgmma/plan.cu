@@ -66,9 +66,8 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
   const Pattern& pattern = problem.pattern();
   if (!config)
     return refused(message(
-        "takes d = 1, 2, 4, 8 or multiples of 16 in batch_first, and what the copy engine does (rows and "
-        "strides of multiples "
-        "of 16 bytes), not {} with a batch of {}",
+        "takes d = 1, 2, 4, 8 or multiples of 16 in batch_first, and rows and strides that are multiples of "
+        "16 bytes, as the copy engine needs; not {} with a batch of {}",
         pattern.to_string(), problem.batch));
   if (std::string reason = tile_refusal(facts, config->shared_bytes, pattern.a * config->j_groups,
                                         config->k_tiles * config->l_tiles * config->splits);

@@ -1,3 +1,4 @@
+// The kernel `gradient-wgmma`: the choice of a config, its arguments and the cost model.
 #include <algorithm>
 #include <cmath>
 
@@ -41,12 +42,12 @@ Views views_of(const Product& p, const GradientWgmmaShape& shape, const void* g,
   return {view(g, p.b, 64, p.y_sample, p.y_feature), view(x, p.c, shape.n, p.x_sample, p.x_feature)};
 }
 
-/// Blocks that share a multiprocessor, by the registers that a kernel may have.
+/// Blocks that share a multiprocessor, by the registers of the kernel.
 int most_residents(const GradientWgmmaConfig& config) {
   return config.shape().is_light() ? 65536 / 80 / config.threads() : 1;
 }
 
-/// As many stages as `budget` bytes of shared memory hold, if that is enough.
+/// Chooses as many stages as `budget` bytes of shared memory hold; false if these are too few.
 bool fit_stages(GradientWgmmaConfig& config, std::int64_t budget) {
   constexpr int barrier_bytes = 24, most_stages = 6, most_raw = 4;
   const GradientWgmmaShape& shape = config.shape();
@@ -74,10 +75,10 @@ bool fit_stages(GradientWgmmaConfig& config, std::int64_t budget) {
   return config.shared_bytes <= budget && (shape.is_sorted() || config.stages >= 3);
 }
 
-/// Seconds of a run: of its blocks, of L2 or of memory, whichever is slowest; fitted to an H200 (500 runs of
-/// 20 problems: what it prefers takes at most 1.09 times as long as the best that was tried).
+/// Seconds of a run: of its blocks, of L2 or of memory, whichever is slowest. Fitted to an H200 (500 runs of
+/// 20 problems: the preferred config takes at most 1.09 times as long as the best that was tried).
 double predict(const Product& p, const GradientWgmmaConfig& config, const GpuFacts& gpu, int resident) {
-  constexpr double product_rate = 2400;                   // multiplications of a multiprocessor per clock
+  constexpr double product_rate = 2400;                   // multiplications per clock of a multiprocessor
   constexpr double sorting_rate = 50, shared_rate = 111;  // bytes per clock
   constexpr double take_in = 47, stage_clocks = 300;
   const double clock = std::max(gpu.clock_hz, 1e9);

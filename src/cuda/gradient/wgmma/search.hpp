@@ -1,4 +1,4 @@
-// Tiles of the gradient on Hopper: those there are, and which of them a problem gets. Host code only.
+// The shapes of `gradient-wgmma`, and the config that a problem gets. Host code only.
 #pragma once
 
 #include <array>
@@ -14,9 +14,9 @@
 
 namespace kronsparse::cuda {
 
-// Large tiles read less of L2; a thread has room for 192 sums.
+// Large tiles read less from L2; a thread has room for 192 sums.
 inline constexpr std::array<GradientWgmmaShape, 16> gradient_wgmma_shapes = {{
-    // source, j of a block and of a warpgroup, inputs
+    // source, j of a block and of a warpgroup, inputs l
     {GradientSource::sorted, 16, 8, 32},
     {GradientSource::sorted, 16, 8, 48},
     {GradientSource::sorted, 8, 4, 64},
@@ -35,12 +35,12 @@ inline constexpr std::array<GradientWgmmaShape, 16> gradient_wgmma_shapes = {{
     {GradientSource::columns, 1, 1, 256},
 }};
 
-/// How a problem is cut up; all that a launch needs besides pointers.
+/// How a problem is divided: all that a launch needs besides pointers.
 struct GradientWgmmaConfig {
   std::size_t shape_index = 0;
-  int warpgroups = 1;  ///< that multiply
+  int warpgroups = 1;  ///< warpgroups that multiply
   int stages = 0, raw_stages = 0;
-  int splits = 1;  ///< blocks of a cluster that share the batch
+  int splits = 1;  ///< blocks of a cluster that split the batch
   std::int64_t j_groups = 1, k_tiles = 1, l_tiles = 1;
   std::int64_t split_samples = 0;
   int shared_bytes = 0;
@@ -55,15 +55,15 @@ struct GradientWgmmaConfig {
   }
 };
 
-/// The cheapest way of each shape that can: d must be 1, 2, 4, 8 or a multiple of 16 in batch_first, and the
-/// copy engine must take the strides.
+/// The cheapest config of each shape that can take the problem: d must be 1, 2, 4, 8 or a multiple of 16 in
+/// batch_first, and the copy engine must take the strides.
 [[nodiscard]] std::vector<GradientWgmmaConfig> gradient_wgmma_configs(const Problem& problem,
                                                                       const GpuFacts& gpu);
-/// The cheapest of them, if there is any.
+/// The cheapest of these, if there is any.
 [[nodiscard]] std::optional<GradientWgmmaConfig> gradient_wgmma_config(const Problem& problem,
                                                                        const GpuFacts& gpu);
 
-/// What the kernel of `config` is launched with, if the copy engine takes the addresses.
+/// The arguments for the kernel of `config`; none if the copy engine does not take the addresses.
 [[nodiscard]] std::optional<GradientWgmmaArguments> gradient_wgmma_arguments(
     const Problem& problem, const GradientWgmmaConfig& config, const Operands& operands);
 

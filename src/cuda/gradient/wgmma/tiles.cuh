@@ -1,15 +1,15 @@
-// How the operands of the gradient reach Hopper's tensor cores (gradient_wgmma.cuh).
+// The path of the operands to the kernel `gradient-wgmma` (kernel.cuh).
 //
-// For one (i, j) the gradient is G (outputs k x samples) by X (samples x inputs l), and wgmma takes both from
-// shared memory, in rows along k and l, one for each sample, or in rows of samples. So where rows of memory
-// are such rows, tensor copies bring them as they are:
-//   rows       batch_first, d = 1: a row of k or l per sample.
-//   columns    batch_last: a row of samples per k or l, one j.
-//   sorted     batch_first, d = 2, 4, 8: a row of (l, j) per sample; d = 16, 32, ...: rows of 16 j. One
+// For one (i, j) the gradient is G (outputs k x samples) by X (samples x inputs l). wgmma takes both from
+// shared memory: as rows along k and l, one for each sample, or as rows of samples. If rows of memory are
+// such rows, tensor copies bring them as they are:
+//   rows       batch_first, d = 1: a row of k or l for each sample.
+//   columns    batch_last: a row of samples for each k or l, one j.
+//   sorted     batch_first, d = 2, 4, 8: a row of (l, j) for each sample; d = 16, 32, ...: rows of 16 j. One
 //              warpgroup sorts it by j: ldmatrix transposes 8 units of 16 bytes, each some l by up to 8 j,
-//              into 8 rows of one j; stmatrix puts them into the planes of their j. Nothing else is done by
-//              threads.
-// In a plane, l are in the order in which they leave the sorting; so are the sums, which are put right last.
+//              into 8 rows of one j; stmatrix puts them into the planes of their j. Threads do nothing else.
+// In a plane, l are in the order in which they leave the sorting. The sums have the same order, and are put
+// right last.
 #pragma once
 
 #include <cuda.h>
@@ -22,15 +22,15 @@ namespace kronsparse::cuda {
 
 enum class GradientSource { rows, columns, sorted };
 
-/// What a multiplying warpgroup computes; every shape is a kernel.
+/// The work of a warpgroup that multiplies. Every shape has its own kernel.
 struct GradientWgmmaShape {
   GradientSource source;
-  int block_j;   ///< neighbouring j of a block: all of d or 16 where they are sorted, else 1
+  int block_j;   ///< neighbouring j of a block: all of d or 16 if they are sorted, else 1
   int products;  ///< j of a warpgroup: all of the block's, or half
   int n;         ///< inputs l; outputs are 64
 
   [[nodiscard]] constexpr bool is_sorted() const { return source == GradientSource::sorted; }
-  /// Two warpgroups share the block's j, else its outputs.
+  /// Whether two warpgroups share out the block's j; else its outputs.
   [[nodiscard]] constexpr bool splits_j() const { return products != block_j; }
   /// Few sums: several blocks share a multiprocessor.
   [[nodiscard]] constexpr bool is_light() const { return products * n <= 64; }
@@ -38,10 +38,10 @@ struct GradientWgmmaShape {
   [[nodiscard]] constexpr int stage_samples() const { return is_sorted() ? 16 : 64; }
   /// Neighbouring l in a unit of 16 bytes.
   [[nodiscard]] constexpr int run() const { return is_sorted() && block_j < 8 ? 8 / block_j : 1; }
-  /// Units of 16 bytes with the j of one l.
+  /// Units of 16 bytes that the j of one l fill.
   [[nodiscard]] constexpr int octets() const { return block_j < 8 ? 1 : block_j / 8; }
 
-  /// From 8 rows of a plane to the next 8, for all samples: stmatrix writes 8 rows, of all j and
+  /// Bytes from 8 rows of a plane to the next 8, for all samples. stmatrix then writes 8 rows, of all j and
   /// neighbouring l, to different banks.
   [[nodiscard]] constexpr int unit_bytes() const {
     return stage_samples() * 16 + (block_j < 8 ? 16 * block_j : 0);
@@ -49,7 +49,7 @@ struct GradientWgmmaShape {
   [[nodiscard]] constexpr int plane_bytes(int rows) const {
     return (rows / 8 * unit_bytes() + 127) / 128 * 128 + 16;
   }
-  /// Of an operand in a stage that wgmma reads, and in one that is still to be sorted.
+  /// Bytes of an operand in a stage that wgmma reads, and in one that is still to be sorted.
   [[nodiscard]] constexpr int operand_bytes(int rows) const {
     return is_sorted() ? (block_j * plane_bytes(rows) + 127) / 128 * 128 : rows * 128;
   }
@@ -64,24 +64,24 @@ struct GradientWgmmaShape {
   }
 };
 
-/// Elements of a row that one tensor copy brings, for all samples of a stage (or rows, of columns). Where j
-/// are 16 of more, a copy brings all rows.
+/// Elements of a row that one tensor copy brings, for all samples of a stage (columns: for all rows). If the
+/// block has 16 of more j, one copy brings all rows.
 constexpr int kGradientBox = 64;
 constexpr int kGradientSortingThreads = 128;
 
-/// Everything a launch is told.
+/// The arguments of a launch.
 struct GradientWgmmaArguments {
   CUtensorMap g_map, x_map;
   GradientOutput out;
   GradientTiles tiles;
-  int warpgroups;  ///< that multiply
+  int warpgroups;  ///< warpgroups that multiply
   int stages, raw_stages;
-  bool overlaps;  ///< with the kernel before (see launch.hpp)
+  bool overlaps;  ///< whether it overlaps the kernel before (launch.hpp)
 };
 
 namespace gradient {
 
-/// Where things lie in shared memory: stages to be sorted, stages, barriers.
+/// The arrangement of shared memory: stages to be sorted, stages, barriers.
 template <class Traits>
 class SharedStages {
  public:
@@ -118,15 +118,15 @@ class SharedStages {
   std::uint32_t raw_, stages_, barriers_;
 };
 
-/// Copies that bring an operand of a stage. Each takes the thread that asks some time, so several may share
-/// them: `part` has every `of`-th.
+/// The copies that bring an operand of a stage. Each request takes its thread some time, so several threads
+/// may share them: `part` makes every `of`-th request.
 template <class Traits>
 struct OperandCopies {
   static constexpr GradientWgmmaShape shape = Traits::shape;
   static constexpr bool in_one = shape.octets() > 1;
   int rows, part, of;
 
-  /// Of all that this part asks for.
+  /// Bytes of all that this part requests.
   [[nodiscard]] __device__ int bytes() const {
     constexpr GradientWgmmaShape mine = shape;
     if constexpr (in_one) return part == 0 ? mine.raw_bytes(rows) : 0;
@@ -154,7 +154,7 @@ struct OperandCopies {
   static constexpr int box_bytes = kGradientBox * 2 * shape.stage_samples();
 };
 
-/// Asks for all of a stage, or for a part of it. By one thread.
+/// Requests a stage, or a part of it. Called by one thread.
 template <class Traits>
 __device__ inline void request_stage(const GradientWgmmaArguments& p, const Tile& tile, int step,
                                      std::uint32_t g, std::uint32_t x, std::uint32_t barrier, int part = 0,
@@ -166,12 +166,13 @@ __device__ inline void request_stage(const GradientWgmmaArguments& p, const Tile
   x_copies.request(&p.x_map, tile, tile.l0, sample, x, barrier);
 }
 
-/// One operand of a stage, by its j: warp w takes samples 4w to 4w + 3, a matrix each.
+/// Sorts one operand of a stage by j. Warp w takes samples 4w to 4w + 3, a matrix each.
 template <class Traits>
 __device__ inline void sort_operand(std::uint32_t from, std::uint32_t to, int rows) {
   constexpr GradientWgmmaShape shape = Traits::shape;
   const int thread = static_cast<int>(threadIdx.x) % kGradientSortingThreads;
-  const int sample = thread / 8, unit = thread % 8;  // of what is loaded, and of what it is transposed to
+  const int sample = thread / 8, unit = thread % 8;  // place of the lane's row: in the loaded matrix, and in
+                                                     // its transpose
   const int plane = shape.plane_bytes(rows);
   to += sample * 16;
   if constexpr (Traits::shape.octets() == 1) {
@@ -181,7 +182,7 @@ __device__ inline void sort_operand(std::uint32_t from, std::uint32_t to, int ro
     from += (sample * rows + unit) * shape.block_j * 2;
     to += unit * plane;
   }
-  // Matrix number `at` of a sample: 8 units of neighbouring l, and of one octet of j.
+  // Matrix `at` of a sample: 8 units of neighbouring l, and of one octet of j.
   constexpr int octets = shape.octets();
   constexpr int next_octet = 16,
                 next_rows = octets == 1 ? kGradientBox * 2 * shape.stage_samples() : 8 * shape.block_j * 2;
@@ -189,7 +190,7 @@ __device__ inline void sort_operand(std::uint32_t from, std::uint32_t to, int ro
   const auto target = [&](int at) {
     return to + at / octets * (shape.run() * shape.unit_bytes()) + at % octets * (8 * plane);
   };
-  // Several loads before their stores: a warp waits for the first of them only.
+  // Several loads come before their stores, so that a warp waits for the first of them only.
   const auto move = [&]<int count>(int first) {
     uint4 matrices[count];
 #pragma unroll

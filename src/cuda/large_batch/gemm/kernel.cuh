@@ -1,13 +1,14 @@
-// Half types where rows are contiguous, on Hopper: batch_last, and batch_first with d = 1.
+// The kernel `gemm` for Hopper: half types whose rows are contiguous, that is batch_last, and batch_first
+// with d = 1.
 //
-// There the product is a grouped matrix product, and the copy engine and the tensor
-// cores can read x as it lies: boxes of 64 samples by 64 terms arrive swizzled in
-// shared memory, which is both what the engine writes and what wgmma reads. No
-// thread touches x on its way.
+// There the product is a grouped matrix product, and the copy engine and the tensor cores can read x as it
+// lies. Boxes of 64 samples x 64 terms arrive swizzled in shared memory: the copy engine writes this form,
+// and wgmma reads it. No thread touches x on its way.
 //
-// One warpgroup brings x and the weights, two multiply. Where a group's weights stay
-// in shared memory, the two take tiles by turns, and one stores while the other
-// multiplies. Where weights are streamed, both work on one tile.
+// One warpgroup, the producer, brings x and the weights through a ring of stages; two warpgroups multiply. If
+// a group's weights stay in shared memory, the two take tiles in turn, and one stores while the other
+// multiplies. If weights are streamed, both work on one tile. Results leave through two buffers by the copy
+// engine.
 #pragma once
 
 #include "cuda/device/ptx_sm90.cuh"
@@ -27,14 +28,14 @@ struct GemmTraits {
 
 namespace gemm {
 
-/// Samples of a tile: of one warpgroup where they take turns, else of both.
+/// Samples of a tile: of one warpgroup if they take turns, else of both.
 template <class Traits>
 __device__ inline int tile_samples(const GemmArguments& p) {
   return p.w_slots != 0 ? Traits::shape.samples() : 2 * Traits::shape.samples();
 }
 
-/// Boxes of x where the copy engine cannot read, element by element. Out of line, as is
-/// the next: both are for addresses that hardly anyone has.
+/// Copies boxes of x element by element, for addresses that the copy engine cannot read. Not inlined, as is
+/// the next function: hardly anyone has such addresses.
 template <class Traits>
 __device__ __noinline__ void copy_elements(const GemmArguments& p, const Tile& tile, int l0, int boxes,
                                            std::uint32_t to) {
@@ -53,7 +54,7 @@ __device__ __noinline__ void copy_elements(const GemmArguments& p, const Tile& t
   }
 }
 
-/// Boxes of results where the copy engine cannot write.
+/// Stores boxes of results for addresses that the copy engine cannot write.
 template <class Traits>
 __device__ __noinline__ void store_elements(const GemmArguments& p, const Tile& tile, std::int64_t k0,
                                             std::int64_t n0, std::uint32_t from) {
@@ -97,7 +98,7 @@ class Producer {
         slot.advance(p_.w_slots);
       }
       group = tile.group;
-      if (!waited) ptx::wait_for_earlier_kernels();  // packed weights do not depend on them, x does
+      if (!waited) ptx::wait_for_earlier_kernels();  // x depends on them, packed weights do not
       waited = true;
       for (int chunk = 0; chunk < p_.chunks; chunk += kGemmStageChunks) {
         ptx::barrier_wait(barriers_.empty(place.at), place.parity ^ 1);
@@ -135,7 +136,7 @@ class Producer {
       }
     } else {
       copy_elements<Traits>(p_, tile, chunk * 16, boxes_, to);
-      ptx::fence_for_bulk();  // wgmma reads as the copy engine does
+      ptx::fence_for_bulk();  // wgmma reads through the same proxy as the copy engine
       if (leads)
         ptx::barrier_arrive_expecting(full, w_bytes);
       else
@@ -151,7 +152,7 @@ class Producer {
   const GemmArguments& p_;
   std::uint32_t shared_;
   Barriers barriers_;
-  int boxes_;  ///< of samples in a stage
+  int boxes_;  ///< boxes of samples in a stage
 };
 
 template <class Traits>
@@ -171,13 +172,13 @@ class Consumer {
       run_by_turns();
     else
       run_together();
-    ptx::wait_bulk_stores();  // shared memory must not go before they have read it
+    ptx::wait_bulk_stores();  // they must have read shared memory before the block ends
   }
 
  private:
   static constexpr GemmShape kShape = Traits::shape;
   static constexpr int kBoxes = kShape.sample_boxes;
-  // Numbers of barriers: each warpgroup has one of either.
+  // Numbered barriers: each warpgroup has one of each kind.
   static constexpr int kStore = 1;
   static constexpr int kTurn = 3;
 
@@ -190,7 +191,7 @@ class Consumer {
     bool begun = false;
     for (Walk walk(p_, kShape.n, kShape.samples()); !walk.done();) {
       const Tile tile = walk.tile();
-      if (tile.group != group) {  // both follow every change, whoever's turn it is
+      if (tile.group != group) {  // both follow every change of group, whoever's turn it is
         if (group != ~0u) {
           release(barriers_.weights_empty(slot.at));
           slot.advance(p_.w_slots);
@@ -200,7 +201,8 @@ class Consumer {
       }
       walk.next();
       if (turn == warpgroup_) {
-        // One after the other: a barrier cannot tell a stage that is two rounds of the ring ahead.
+        // They multiply one after the other: the barrier of a stage cannot tell apart fillings two turns of
+        // the ring apart.
         if (begun) ptx::barrier_of(kTurn + warpgroup_, kGemmConsumerThreads);
         multiply(tile_stages, 0, kBoxes, shared_ + p_.w_offset + slot.at * group_bytes,
                  kGemmStageChunks * p_.w_chunk_bytes, !walk.done());
@@ -230,9 +232,9 @@ class Consumer {
     if (lane_ == 0) ptx::barrier_arrive(barrier);
   }
 
-  /// The products of a tile. `first_box` of the `boxes` of a stage is this warpgroup's first;
-  /// weights: `w_stage_step` further with each stage, or (0) in the stage's own place. At the end it may
-  /// hand over to the other warpgroup.
+  /// Computes the products of a tile. `first_box` of a stage's `boxes` is this warpgroup's first. Weights lie
+  /// `w_stage_step` further with each stage; 0 means in the stage's own place. At the end it may hand over to
+  /// the other warpgroup.
   __device__ void multiply(int tile_stages, int first_box, int boxes, std::uint32_t weights, int w_stage_step,
                            bool hands_over) {
     int before = -1;
@@ -249,7 +251,7 @@ class Consumer {
           issue(sums_[box], x + box * kGemmBoxBytes + chunk * (kShape.columns ? 16 * 128 : 32),
                 w + chunk * 32, stage == 0 && chunk == 0 ? 0 : 1);
       ptx::wgmma_commit();
-      // The stage before this one has been read when its products are done.
+      // When its products are done, the previous stage has been read.
       if (before >= 0) {
         ptx::wgmma_wait<1>();
         release(barriers_.empty(before));
@@ -279,7 +281,7 @@ class Consumer {
     }
   }
 
-  /// Bias and activation. Most launches have nothing to do here.
+  /// Bias and activation. Most launches have neither.
   __device__ void finish(const Tile& tile, std::int64_t n0) {
     if (p_.bias == nullptr && p_.activation == Activation::none) return;
     const std::int64_t features = tile.i * p_.b;
@@ -297,7 +299,8 @@ class Consumer {
     }
   }
 
-  /// `round` outputs at a time, through two buffers by turns: one leaves while the other is filled.
+  /// Stores `round` outputs at a time, through two buffers that alternate: one leaves while the other is
+  /// filled.
   __device__ void store(const Tile& tile, std::int64_t n0) {
     constexpr int box_bytes = kShape.round * kGemmBoxSamples * 2;
     const std::uint32_t buffers = shared_ + p_.out_offset + warpgroup_ * kShape.out_bytes();
@@ -305,7 +308,7 @@ class Consumer {
 #pragma unroll
     for (int first = 0; first < kShape.n; first += kShape.round) {
       const std::uint32_t buffer = buffers + out_turn_ * (kBoxes * box_bytes);
-      if (leads) ptx::wait_bulk_stores<1>();  // what this buffer held has left
+      if (leads) ptx::wait_bulk_stores<1>();  // the buffer's previous content has left
       ptx::barrier_of(kStore + warpgroup_, 128);
       for (int box = 0; box < kBoxes; ++box) stage_round(sums_[box], first, buffer + box * box_bytes);
       ptx::fence_for_bulk();
@@ -330,7 +333,8 @@ class Consumer {
     }
   }
 
-  /// This warp's 16 samples of a box, `round` outputs from `first`, as the copy engine takes them.
+  /// Puts this warp's 16 samples of a box, `round` outputs from `first`, in the form that the copy engine
+  /// takes.
   __device__ void stage_round(const float (&sums)[kShape.n / 2], int first, std::uint32_t buffer) const {
 #pragma unroll
     for (int q = 0; q < kShape.round / 8; q += 2) {
@@ -355,7 +359,7 @@ class Consumer {
   int warpgroup_, warp_, lane_;
   RingPlace place_;
   int out_turn_ = 0;
-  float sums_[kBoxes][kShape.n / 2];
+  float sums_[kBoxes][kShape.n / 2];  // (boxes of 64 samples, sums of a lane)
 };
 
 }  // namespace gemm
@@ -363,7 +367,7 @@ class Consumer {
 template <class Traits>
 __global__ void __launch_bounds__(kGemmProducerThreads + kGemmConsumerThreads, 1)
     multiply_gemm(const __grid_constant__ GemmArguments p) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // elsewhere refused on the host, and quick to compile
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // the host refuses other GPUs; an empty body compiles quickly
   extern __shared__ __align__(1024) std::byte shared_memory[];
   const std::uint32_t shared = ptx::shared_address(shared_memory);
   const gemm::Barriers barriers{shared};
@@ -383,7 +387,7 @@ __global__ void __launch_bounds__(kGemmProducerThreads + kGemmConsumerThreads, 1
   __syncthreads();
   ptx::let_later_kernels_start();
   if (threadIdx.x < kGemmProducerThreads) {
-    // The two numbers share the registers that 384 threads of 168 were launched with.
+    // Both numbers together use the registers that 384 threads were launched with, 168 each.
     ptx::give_registers<56>();
     gemm::Producer<Traits>(p, shared).run();
   } else {

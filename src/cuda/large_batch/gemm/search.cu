@@ -1,3 +1,4 @@
+// The kernel `gemm`: the choice of a config, its arguments and the cost model.
 #include <algorithm>
 #include <cmath>
 
@@ -7,7 +8,7 @@
 namespace kronsparse::cuda {
 namespace {
 
-/// The shape that wastes the fewest outputs; of equals the widest.
+/// The shape that wastes the fewest outputs; of equal ones the widest.
 std::size_t choose_shape(bool columns, std::int64_t b) {
   const auto padded = [&](const GemmShape& shape) { return divided_up(b, shape.n) * shape.n; };
   std::size_t best = gemm_shapes.size();
@@ -18,10 +19,10 @@ std::size_t choose_shape(bool columns, std::int64_t b) {
   return best;
 }
 
-/// Lays shared memory out with so many slots of weights and as many stages as fit; false if those are too
-/// few.
+/// Arranges shared memory with `w_slots` slots of weights and as many stages as fit. Returns false if these
+/// are too few.
 bool lay_out(GemmConfig& config, int w_slots, int least_stages, std::int64_t shared_bytes) {
-  constexpr std::int64_t barriers = 1024;  // what the copy engine writes begins at a multiple of it
+  constexpr std::int64_t barriers = 1024;  // copy destinations begin at a multiple of it
   const std::int64_t chunk_bytes = config.order.chunk_elements() * 2;
   const std::int64_t resident = w_slots * config.order.chunks * chunk_bytes;
   const std::int64_t out = 2 * config.shape.out_bytes();
@@ -60,7 +61,7 @@ GemmConfig gemm_config(const Problem& problem, const GpuFacts& gpu) {
                   .parts = 1,
                   .swizzled_rows = true};
   const auto shared = static_cast<std::int64_t>(gpu.shared_bytes);
-  // The next group's weights come while this one's are used, where there is room for both.
+  // If there is room for both, the next group's weights come while this one's are used.
   if (!lay_out(config, 2, 6, shared) && !lay_out(config, 1, 4, shared) && !lay_out(config, 0, 2, shared)) {
     config.shared_bytes = 1 << 30;
     return config;

@@ -1,4 +1,4 @@
-// Tiles of the gemm kernel: those there are, and which of them a problem gets. Host code only.
+// The shapes of `gemm`, and the config that a problem gets. Host code only.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace kronsparse::cuda {
 
-// Every shape is a kernel. Sums take up to 128 registers: few outputs leave room for more samples.
+// Every shape has its own kernel. Sums take up to 128 registers: few outputs leave room for more samples.
 inline constexpr std::array gemm_shapes = {
     GemmShape{.columns = true, .n = 256, .sample_boxes = 1, .round = 64},
     GemmShape{.columns = true, .n = 192, .sample_boxes = 1, .round = 64},
@@ -27,7 +27,7 @@ inline constexpr std::array gemm_shapes = {
     GemmShape{.columns = false, .n = 64, .sample_boxes = 2, .round = 64},
 };
 
-/// How a problem is cut up; all that a launch needs besides pointers.
+/// How a problem is divided: all that a launch needs besides pointers.
 struct GemmConfig {
   std::size_t shape_index = 0;
   GemmShape shape{};
@@ -47,17 +47,17 @@ struct GemmConfig {
 
   [[nodiscard]] std::int64_t units() const { return passes * order.a * order.d * n_tiles; }
   [[nodiscard]] int blocks() const { return static_cast<int>(crews * crew_teams * team_blocks); }
-  /// Samples of a unit: of one warpgroup, or of both.
+  /// Samples of a unit of work: of one warpgroup, or of both.
   [[nodiscard]] int unit_samples() const { return shape.samples() * (w_slots != 0 ? 1 : 2); }
 };
 
 [[nodiscard]] GemmConfig gemm_config(const Problem& problem, const GpuFacts& gpu);
 
-/// x and y as the copy engine would see them.
+/// x and y as the copy engine sees them.
 [[nodiscard]] TensorView gemm_x_view(const Problem& problem, const void* x);
 [[nodiscard]] TensorView gemm_y_view(const Problem& problem, const GemmConfig& config, const void* y);
 
-/// What the kernel of `config` is launched with; `weights` are packed in its order.
+/// The arguments for the kernel of `config`. `weights` are packed in its order.
 [[nodiscard]] GemmArguments gemm_arguments(const Problem& problem, const GemmConfig& config,
                                            const Operands& operands, const void* weights);
 

@@ -1,5 +1,5 @@
-// How the gemm kernel (multiply_gemm.cuh) cuts a problem up: what a launch is
-// told, and which block computes what, in which order.
+// The tiles of `gemm`: the arguments of a launch, and which block computes which tile, in which order.
+// kernel.cuh says how it works.
 #pragma once
 
 #include <cuda.h>
@@ -16,19 +16,20 @@ namespace kronsparse::cuda {
 
 constexpr int kGemmProducerThreads = 128;
 constexpr int kGemmConsumerThreads = 256;
-/// A stage of the ring is this many chunks of 16 terms: 128 bytes of terms.
+/// A stage of the ring has this many chunks of 16 terms: 128 bytes of terms.
 constexpr int kGemmStageChunks = 4;
 constexpr int kGemmStageTerms = 16 * kGemmStageChunks;
-/// A box of the copy engine: 64 samples by 64 terms, or by `round` outputs.
+/// A box of the copy engine: 64 samples x 64 terms, or x `round` outputs.
 constexpr int kGemmBoxSamples = 64;
 constexpr int kGemmBoxBytes = kGemmBoxSamples * kGemmStageTerms * 2;
 constexpr int kGemmMaxStages = 12;
 
 struct GemmShape {
-  bool columns;      ///< batch_last: x is rows of samples, one for each term; else d = 1, rows of terms
+  bool columns;      ///< batch_last: x is a row of samples for each term; else d = 1: a row of terms for each
+                     ///< sample
   int n;             ///< outputs of a tile
-  int sample_boxes;  ///< of 64 samples, of one warpgroup
-  int round;         ///< outputs that are stored together: they divide n
+  int sample_boxes;  ///< boxes of 64 samples of one warpgroup
+  int round;         ///< outputs that are stored together; divides n
 
   [[nodiscard]] constexpr int samples() const { return kGemmBoxSamples * sample_boxes; }
   /// Shared memory of one warpgroup for results on their way out: two rounds.
@@ -37,7 +38,7 @@ struct GemmShape {
   friend bool operator==(const GemmShape&, const GemmShape&) = default;
 };
 
-/// Everything a launch is told. Sizes are in elements unless the name says bytes.
+/// The arguments of a launch. Sizes are in elements unless the name says bytes.
 struct GemmArguments {
   CUtensorMap x_map;
   CUtensorMap y_map;
@@ -54,22 +55,22 @@ struct GemmArguments {
   std::uint32_t team_blocks;  ///< blocks that share x: one for each tile of outputs
   std::uint32_t crew_teams;   ///< teams that work side by side
   std::uint32_t crews;
-  int chunks;  ///< of 16 terms, padded to whole stages
+  int chunks;  ///< chunks of 16 terms, padded to whole stages
   int stages;
   int w_chunk_bytes;
-  int w_slots;   ///< resident weights: of how many groups; 0: they are streamed, with x
-  int w_offset;  ///< in shared memory, as the next two
+  int w_slots;   ///< groups whose weights stay in shared memory; 0: they are streamed with x
+  int w_offset;  ///< in shared memory, as are the next two
   int stages_offset;
   int out_offset;
-  bool x_tensor_copies;  ///< x lies where the copy engine can take it; else threads copy it
+  bool x_tensor_copies;  ///< whether the copy engine can take x; else threads copy it
   bool y_tensor_copies;
   Activation activation;
-  bool just_packed = false;  ///< kernels ahead may write the weights: wait for them first
+  bool just_packed = false;  ///< earlier kernels may write the weights: wait for them first
 };
 
 namespace gemm {
 
-/// One tile: outputs k0 and on, of product (i, j), for samples n0 and on.
+/// One tile: outputs from k0 on, of product (i, j), for samples from n0 on.
 struct Tile {
   std::uint32_t group;  ///< the weights: product times tile of outputs
   std::uint32_t i, j, k0;
@@ -78,12 +79,11 @@ struct Tile {
 
 /// A block's tiles, in order.
 ///
-/// A team of blocks goes through the same samples together, each block with
-/// outputs of its own, so that x comes from memory once and to the others from L2.
-/// The teams of a crew take neighbouring samples by turns, and each crew has its share
-/// of the products. Where weights stay in shared memory, crews are of one team, which
-/// uses them long; where they are streamed there is one crew, so that the weights that
-/// all blocks need are few enough to stay in L2.
+/// The blocks of a team go through the same samples together, each with outputs of its own. So x comes from
+/// memory once, and to the other blocks from L2. The teams of a crew take neighbouring samples in turn, and
+/// each crew has its share of the products. If weights stay in shared memory, a crew has one team, which uses
+/// them long. If they are streamed, there is one crew, so that the weights that all blocks need are few
+/// enough to stay in L2.
 class Walk {
  public:
   __device__ Walk(const GemmArguments& p, int tile_outputs, int tile_samples)
@@ -108,7 +108,7 @@ class Walk {
   [[nodiscard]] __device__ bool done() const { return at_ >= end_; }
   [[nodiscard]] __device__ const Tile& tile() const { return tile_; }
 
-  /// One thread brings all tiles of a block: no divisions on its way.
+  /// No divisions: one thread walks through all tiles of a block.
   __device__ void next() {
     at_ += p_.crew_teams;
     for (n_tile_ += p_.crew_teams; n_tile_ >= p_.n_tiles; n_tile_ -= p_.n_tiles) {
@@ -123,7 +123,7 @@ class Walk {
 
  private:
   __device__ void enter() {
-    if (k_tile_ >= p_.k_tiles) at_ = end_;  // the last pass has nothing for this block
+    if (k_tile_ >= p_.k_tiles) at_ = end_;  // the last pass has no tile for this block
     tile_.group = (tile_.i * p_.d + tile_.j) * p_.k_tiles + k_tile_;
     tile_.k0 = k_tile_ * static_cast<std::uint32_t>(tile_outputs_);
     tile_.n0 = static_cast<std::int64_t>(n_tile_) * tile_samples_;
@@ -146,7 +146,7 @@ struct Barriers {
   [[nodiscard]] __device__ std::uint32_t weights_empty(int slot) const { return weights_full(slot) + 8; }
 };
 
-/// Where byte `byte` of row `row` lies in a box with rows of 128 bytes, as the copy engine swizzles it.
+/// The offset of byte `byte` of row `row` in a box with rows of 128 bytes, with the copy engine's swizzle.
 __device__ inline int swizzled(int row, int byte) { return row * 128 + (byte ^ (row % 8 << 4)); }
 
 }  // namespace gemm

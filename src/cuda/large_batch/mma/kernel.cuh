@@ -1,5 +1,8 @@
-// The fused product on tensor cores, for every layout: mma.sync on the tiles of
-// mma_loader.cuh, results stored in place, in whole rows, through shared memory.
+// The kernel `mma`: the fused product on tensor cores from sm_80 on (mma.sync), for every layout.
+//
+// x goes by asynchronous copies from memory to stages in shared memory, in place and without a permuted copy
+// (loads.cuh). Weights that fit stay in shared memory beside it; others are streamed. Warps load both as
+// fragments and keep the sums in registers. Results leave in place, in whole rows, through shared memory.
 #pragma once
 
 #include "cuda/large_batch/mma/loads.cuh"
@@ -7,10 +10,10 @@
 namespace kronsparse::cuda {
 namespace mma {
 
-/// Which part of a block's tile a warp computes.
+/// The part of a block's tile that a warp computes.
 struct WarpPlace {
-  int word, k, n;  ///< word of j, and warp index along outputs and samples
-  int g, t;        ///< lane = 4g + t, as fragments are described
+  int word, k, n;  ///< word of j, and the warp's index along outputs and samples
+  int g, t;        ///< lane = 4g + t, as in the description of fragments
 };
 
 __device__ inline WarpPlace warp_place(const MmaArguments& p) {
@@ -20,10 +23,10 @@ __device__ inline WarpPlace warp_place(const MmaArguments& p) {
 }
 
 template <class Traits>
-using Accumulators = float[Traits::products][Traits::k_tiles][Traits::n_tiles][4];
+using Accumulators = float[Traits::products][Traits::k_tiles][Traits::n_tiles][4];  // (j, 16 k, 8 n, 4 sums)
 
-/// A float as a TF32 number and what it leaves. An infinity leaves a NaN: such
-/// results are computed again in the epilogue.
+/// Splits a float into a TF32 number and the remainder. An infinity leaves a NaN: the epilogue computes such
+/// results again.
 __device__ inline void split(std::uint32_t bits, std::uint32_t& high, std::uint32_t& low) {
   high = (bits + 0x1000u) & 0xffffe000u;
   low = __float_as_uint(__uint_as_float(bits) - __uint_as_float(high));
@@ -36,11 +39,11 @@ __device__ inline void split(const uint4& bits, uint4& high, uint4& low) {
   split(bits.w, high.w, low.w);
 }
 
-/// 16 terms of half types: x is read once for all outputs of the warp.
+/// Multiplies 16 terms of half types. x is read once for all outputs of the warp.
 template <class Traits>
 __device__ inline void multiply_chunk_half(const MmaArguments& p, const WarpPlace& at, std::uint32_t x,
                                            std::uint32_t weights, Accumulators<Traits>& sums) {
-  std::uint32_t b[Traits::products][Traits::n_tiles][2];
+  std::uint32_t b[Traits::products][Traits::n_tiles][2];  // (j, 8 samples, pairs of terms)
   if constexpr (Traits::form == XForm::planes) {
     const std::uint32_t from = x + at.word * p.plane_bytes + (at.n * Traits::warp_n + at.g) * 64 + at.t * 16;
 #pragma unroll
@@ -60,7 +63,7 @@ __device__ inline void multiply_chunk_half(const MmaArguments& p, const WarpPlac
       b[0][n][1] = words.y;
     }
   } else {
-    // Lanes 0-7 give the rows of b0, 8-15 those of b1, for 8 samples; 16-31 for the next 8.
+    // Lanes 0-7 give the rows of b0, lanes 8-15 those of b1, for 8 samples; lanes 16-31 for the next 8.
     const int lane = 4 * at.g + at.t;
     const int r = lane % 8;
     const int l = r / 2 * 4 + r % 2 + lane / 8 % 2 * 2;
@@ -95,8 +98,8 @@ __device__ inline void multiply_chunk_half(const MmaArguments& p, const WarpPlac
   }
 }
 
-/// 16 terms of floats, as two steps of 8: one TF32 product, or three that
-/// together are as good as a float's.
+/// Multiplies 16 terms of floats, in two steps of 8: by one TF32 product, or by three that together are as
+/// good as a float's.
 template <class Traits>
 __device__ inline void multiply_chunk_float(const MmaArguments& p, const WarpPlace& at, std::uint32_t x,
                                             std::uint32_t weights, Accumulators<Traits>& sums) {
@@ -170,7 +173,7 @@ __device__ inline void clear(Accumulators<Traits>& sums) {
     (&sums[0][0][0][0])[at] = 0.0f;
 }
 
-/// The sum of one result by FMA alone, for those whose split gave no number.
+/// The sum of one result by FMA alone, for results whose split gave no number.
 template <class Traits>
 __device__ __noinline__ float sum_again(const MmaArguments& p, const Tile& tile, std::int64_t k,
                                         std::int64_t j, std::int64_t n) {
@@ -189,7 +192,7 @@ __device__ inline void finish_all(const MmaArguments& p, const WarpPlace& at, co
                                   Accumulators<Traits>& sums) {
   bool needed = p.bias != nullptr || p.activation != Activation::none;
   if constexpr (Traits::compensated) {
-    // Only an infinity or a NaN times zero is not zero.
+    // Zero times a sum is not zero only for an infinity or a NaN.
     float zeros = 0.0f;
 #pragma unroll
     for (int e = 0; e < Traits::k_tiles * Traits::n_tiles * 4; ++e)
@@ -218,7 +221,7 @@ __device__ inline void finish_all(const MmaArguments& p, const WarpPlace& at, co
         }
 }
 
-/// batch_first: 8 samples of each warp at a time, so that rows leave whole.
+/// batch_first: stores 8 samples of each warp at a time, so that rows leave whole.
 template <class Traits>
 __device__ inline void store_rows(const MmaArguments& p, const WarpPlace& at, const Tile& tile,
                                   Accumulators<Traits>& sums, std::uint32_t out, int& round) {
@@ -226,7 +229,7 @@ __device__ inline void store_rows(const MmaArguments& p, const WarpPlace& at, co
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int rows = 8 * p.warps_n;
-  // A word of the planes is one output of some j, one of the rows two outputs.
+  // A word of the planes is one output of some j; a word of the rows is two outputs.
   constexpr bool rows_form = Traits::form == XForm::rows;
   const int row_words = rows_form ? p.order.tile_k / 2 : p.order.tile_k * p.words;
   const std::int64_t left_k = min(p.b - tile.k0, std::int64_t{p.order.tile_k});
@@ -289,7 +292,7 @@ __device__ inline void store_rows(const MmaArguments& p, const WarpPlace& at, co
   }
 }
 
-/// batch_last: 16 outputs of each warp at a time; rows of samples.
+/// batch_last: stores 16 outputs of each warp at a time, as rows of samples.
 template <class Traits>
 __device__ inline void store_columns(const MmaArguments& p, const WarpPlace& at, const Tile& tile,
                                      Accumulators<Traits>& sums, std::uint32_t out, int& round) {
@@ -343,13 +346,14 @@ __device__ inline void store_columns(const MmaArguments& p, const WarpPlace& at,
 
 template <class Traits>
 __global__ void __launch_bounds__(kMaxThreads, 1) multiply_mma(const __grid_constant__ MmaArguments p) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // refused on the host before that
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // the host refuses earlier GPUs
   extern __shared__ __align__(128) std::byte shared_memory[];
   const std::uint32_t shared = ptx::shared_address(shared_memory);
   const mma::WarpPlace at = mma::warp_place(p);
   const bool resident = p.w_stage_bytes == 0;
 
-  // Resident weights: neighbouring tiles, which mostly share their group. Streamed: interleaved ones.
+  // Resident weights: a block takes neighbouring tiles, which mostly share their group. Streamed weights:
+  // tiles are interleaved among the blocks.
   const std::uint32_t step = resident ? 1 : gridDim.x;
   const auto share = [&](std::uint32_t block) {
     return static_cast<std::uint32_t>(static_cast<std::uint64_t>(p.tiles) * block / gridDim.x);
@@ -386,8 +390,8 @@ __global__ void __launch_bounds__(kMaxThreads, 1) multiply_mma(const __grid_cons
           } else if constexpr (!Traits::compensated) {
             mma::multiply_chunk_float<Traits>(p, at, x, weights, sums);
           } else {
-            // Tensor cores truncate when they add: their sums stay at 32 terms
-            // and are added up by the FMA units.
+            // Tensor cores truncate when they add. So their sums stay at 32 terms, and the FMA units add
+            // these up.
             mma::multiply_chunk_float<Traits>(p, at, x, weights, short_sums);
             if ((chunk + sub) % 2 == 1 || chunk + sub + 1 == p.chunks) {
 #pragma unroll

@@ -1,16 +1,16 @@
-// How x reaches the tensor-core kernel (multiply_mma.cuh): asynchronous copies
-// bring tiles straight from x, in place, into shared memory.
+// The path of x to the kernel `mma` (kernel.cuh): asynchronous copies bring tiles straight from x, in place,
+// into shared memory.
 //
-// Tensor cores multiply one (i, j) at a time, W (outputs x terms) by X
-// (terms x samples). What makes x fit is how it lies in shared memory:
+// Tensor cores multiply one (i, j) at a time: W (outputs x terms) by X (terms x samples). x lies in shared
+// memory in a form that makes this possible:
 //   planes   batch_first, d > 1. Copies of 4 bytes ("words": a float, or two
-//            neighbouring j of a half type) scatter what is contiguous in memory,
-//            over l and j, into one plane per word of j, a row of 16 l per sample.
-//            The bytes of a half type's pair are sorted when fragments are made.
-//   rows     batch_first, d = 1, half types: a row of 16 l per sample.
-//   columns  batch_last: a row of samples per l.
-// Blocks are persistent: the copies of the next tile run during the epilogue of
-// this one. Weights that fit stay in shared memory; others stream beside x.
+//            neighbouring j of a half type) scatter neighbours in memory, over l
+//            and j, into one plane for each word of j: (samples, 16 terms). The two
+//            j of a half type's word are separated when fragments are made.
+//   rows     batch_first, d = 1, half types: (samples, 16 terms).
+//   columns  batch_last: (terms, samples).
+// Blocks are persistent: the copies of the next tile run during the epilogue of this one. Weights that fit
+// stay in shared memory; others are streamed beside x.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace kronsparse::cuda {
 constexpr int kStages = 4;
 constexpr int kMaxThreads = 256;
 
-/// What one warp does, and every constant that follows from it.
+/// The work of one warp, and every constant that follows from it.
 template <Arithmetic A, XForm F, int WarpK>
 struct MmaTraits {
   static constexpr Arithmetic arithmetic = A;
@@ -45,8 +45,8 @@ struct MmaTraits {
   static_assert(products * k_tiles * n_tiles * 4 * (compensated ? 2 : 1) <= 128, "accumulators in registers");
 };
 
-/// Everything a launch is told. Offsets and sizes are in bytes of x and y where
-/// the name says so, else in elements.
+/// The arguments of a launch. Offsets and sizes are in bytes of x and y if the name says so, else in
+/// elements.
 struct MmaArguments {
   const std::byte* x;
   std::byte* y;
@@ -57,16 +57,16 @@ struct MmaArguments {
   WeightOrder order;
   std::int64_t n_tiles;       ///< tiles of samples
   std::int64_t tiles;         ///< groups times tiles of samples
-  std::int64_t x_row_step;    ///< bytes: to the next sample, or (columns) to the next term
-  std::int64_t x_chunk_step;  ///< bytes: over 16 terms
+  std::int64_t x_row_step;    ///< bytes to the next sample, or (columns) to the next term
+  std::int64_t x_chunk_step;  ///< bytes over 16 terms
   int words;                  ///< words of j in a block (planes), else 1
   int warps_k, warps_n;       ///< warps along the outputs and the samples, per word
   int tile_n;                 ///< samples of a block
-  int chunks;                 ///< of 16 terms
+  int chunks;                 ///< chunks of 16 terms
   int sub_chunks;             ///< chunks in a stage
   int planes_passes;          ///< copies of 4 bytes that a thread makes for a chunk
-  int unit_passes;            ///< copies of 16 bytes, alike
-  int plane_bytes;            ///< of x, for 16 terms
+  int unit_passes;            ///< the same for copies of 16 bytes
+  int plane_bytes;            ///< bytes of x for 16 terms
   int x_chunk_bytes;          ///< all planes of 16 terms
   int x_stage_bytes;
   int w_chunk_bytes;
@@ -75,28 +75,28 @@ struct MmaArguments {
   int out_offset;
   int out_pitch;  ///< words between rows of results
   int out_bytes;
-  int x_copy;   ///< bytes per copy of x: 16, 4, or 2 for addresses that allow nothing else
-  int y_store;  ///< bytes per store of y: 16 (columns), 4 or 2
+  int x_copy;   ///< bytes of a copy of x: 16, 4, or 2 for addresses that allow no other
+  int y_store;  ///< bytes of a store of y: 16 (columns), 4 or 2
   Activation activation;
 };
 
 namespace mma {
 
-/// What a tile is: a group (i, some j, some outputs) and some samples.
+/// A tile: a group (i, some j, some outputs) and some samples.
 struct Tile {
   std::uint32_t group;
   std::uint32_t i, j0, k0;
   std::int64_t n0;
 };
 
-/// The tile of an index below p.tiles, which is below 2^31: divisions of 64 bits would show.
+/// The tile with this index. Indices are below 2^31, and divisions of 64 bits would take noticeable time.
 __device__ inline Tile tile_at(const MmaArguments& p, std::uint32_t index) {
   const auto groups = static_cast<std::uint32_t>(p.order.groups());
   const auto n_tiles = static_cast<std::uint32_t>(p.n_tiles);
   const auto k_tiles = static_cast<std::uint32_t>(p.order.k_tiles);
   const auto j_groups = static_cast<std::uint32_t>(p.order.j_groups);
   const bool resident = p.w_stage_bytes == 0;
-  // Streaming blocks that run together share samples, resident ones share weights.
+  // Blocks that run together share samples if weights are streamed, and weights if these are resident.
   const std::uint32_t quotient = index / (resident ? n_tiles : groups);
   const std::uint32_t remainder = index - quotient * (resident ? n_tiles : groups);
   Tile tile{};
@@ -109,9 +109,8 @@ __device__ inline Tile tile_at(const MmaArguments& p, std::uint32_t index) {
   return tile;
 }
 
-/// Brings x, and weights that are not resident, into the stages, one after the
-/// other, across the borders of tiles. A thread copies the same places of every
-/// chunk, so that a copy costs an addition.
+/// Brings x, and weights that are not resident, into the stages, one after the other, across the borders of
+/// tiles. A thread copies the same places of every chunk, so that a copy costs an addition.
 template <class Traits>
 class Loader {
  public:
@@ -121,7 +120,7 @@ class Loader {
     const int thread = static_cast<int>(threadIdx.x);
     const int threads = static_cast<int>(blockDim.x);
     if constexpr (Traits::form == XForm::columns) {
-      const int units = p.tile_n * Traits::element_bytes / 16;  // of a row of samples; a power of two
+      const int units = p.tile_n * Traits::element_bytes / 16;  // units of a row of samples; a power of two
       const int row_units_log = 31 - __clz(units);
       l_ = thread >> row_units_log;
       column_ = thread & (units - 1);
@@ -145,7 +144,7 @@ class Loader {
     if (next_ < end_) enter_tile();
   }
 
-  /// Starts the copies of the next stage, or none after the last; commits either way.
+  /// Starts the copies of the next stage; none after the last. Commits either way.
   __device__ void issue(int stage) {
     if (next_ < end_) {
       const std::uint32_t x_to = shared_ + stage * p_.x_stage_bytes;
@@ -165,7 +164,7 @@ class Loader {
     ptx::commit_copies();
   }
 
-  /// All the weights of the tile about to be loaded.
+  /// Loads all weights of the next tile's group.
   __device__ void load_group() const {
     load_weights(shared_ + p_.w_region_offset, weights_, p_.chunks * p_.w_chunk_bytes);
   }
@@ -196,7 +195,7 @@ class Loader {
       ptx::copy_async_16(to + at, from + at, 16);
   }
 
-  /// One chunk of 16 terms; then on to the next.
+  /// Loads one chunk of 16 terms and moves on to the next.
   __device__ void load_x(std::uint32_t to) {
     if constexpr (Traits::form == XForm::columns)
       load_columns(to);
@@ -208,7 +207,7 @@ class Loader {
     terms_left_ -= 16;
   }
 
-  /// Words of (l, j), contiguous in memory over j and then l, to their planes.
+  /// Copies words of (l, j), contiguous in memory over j and then l, to their planes.
   __device__ void load_planes(std::uint32_t to) const {
     const bool inside = terms_left_ > 0 && j_left_ > 0;
     const std::byte* from = inside ? from_ : p_.x;
@@ -230,7 +229,7 @@ class Loader {
           to += rows_per_pass_ * 64;
         }
       }
-    } else if constexpr (Traits::half) {  // addresses of single elements
+    } else if constexpr (Traits::half) {  // addresses that are aligned to single elements
 #pragma unroll 8
       for (int pass = 0; pass < passes; ++pass) {
         std::uint32_t pair = 0;
@@ -246,7 +245,7 @@ class Loader {
     }
   }
 
-  /// Rows of 16 neighbouring l (the only j of a block), in units of 16 bytes.
+  /// Copies rows of 16 neighbouring l (the block has one j), in units of 16 bytes.
   __device__ void load_lines(std::uint32_t to) const {
     constexpr int per_unit = 16 / (Traits::row_bytes / 16);  // l in a unit
     constexpr int bytes_per_term = 16 / per_unit;
@@ -272,7 +271,7 @@ class Loader {
     }
   }
 
-  /// A row of samples for each of 16 l, in swizzled units of 16 bytes.
+  /// Copies a row of samples for each of 16 l, in swizzled units of 16 bytes.
   __device__ void load_columns(std::uint32_t to) const {
     constexpr int per_unit = 16 / Traits::element_bytes;
     const int samples = min(rows_left_, per_unit);
@@ -306,7 +305,8 @@ class Loader {
   std::uint32_t shared_;
   std::uint32_t next_, end_, step_;
   int chunk_ = 0;
-  // What this thread copies of a chunk: term, word of j or unit of samples, sample; and where to.
+  // This thread's share of a chunk: term, word of j or unit of samples, sample; and its place in shared
+  // memory.
   int l_ = 0, column_ = 0, row_ = 0, rows_per_pass_ = 1, to_ = 0;
   // Its source in this chunk, and how much of it exists.
   const std::byte* from_ = nullptr;

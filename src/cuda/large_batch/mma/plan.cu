@@ -1,3 +1,4 @@
+// The kernel `mma`: its launch and its entry in the table.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -99,7 +100,7 @@ class MmaExecutor final : public CudaExecutor {
       x_copy = common_alignment(least, x, p.x_feature * bytes);
       y_store = common_alignment(least, y, p.y_feature * bytes);
     } else {
-      // One word of j: a row of words, or of elements, is contiguous over the terms.
+      // With one word of j, a row of words or of elements is contiguous over the terms.
       const bool lines = config_.words == 1 && config_.order.j_groups == 1;
       x_copy = lines ? common_alignment(least, x, p.x_sample * bytes, p.c * p.d * bytes)
                      : std::min(4, common_alignment(least, x, p.x_sample * bytes, p.d * bytes));

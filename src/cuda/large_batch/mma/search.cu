@@ -1,3 +1,4 @@
+// The kernel `mma`: the choice of a config and the cost model.
 #include <algorithm>
 
 #include "cuda/host/divisor.hpp"
@@ -7,13 +8,13 @@
 namespace kronsparse::cuda {
 namespace {
 
-/// The smallest number >= value that leaves `rest` when divided by 32.
+/// The smallest number >= value whose remainder modulo 32 is `rest`.
 int with_rest_of_32(int value, int rest) { return value + ((rest - value) % 32 + 32) % 32; }
 
 constexpr int kMaxWarps = kMaxThreads / 32;
 constexpr int kMaxWords = 8;  ///< 32 bytes of j: whole sectors of memory
 
-/// Sizes in shared memory, which follow from the rest of the configuration.
+/// Computes the sizes in shared memory from the rest of the config.
 void lay_out(MmaConfig& config) {
   const bool half = config.arithmetic == Arithmetic::f16 || config.arithmetic == Arithmetic::bf16;
   const int element = half ? 2 : 4;
@@ -30,7 +31,7 @@ void lay_out(MmaConfig& config) {
       config.plane_bytes = n * 32;
       config.out_pitch = with_rest_of_32(tile_k / 2, 5);
       break;
-    case XForm::lines:  // wgmma's alone
+    case XForm::lines:  // only wgmma's
       break;
     case XForm::columns:
       config.plane_bytes = 16 * n * element;
@@ -99,7 +100,7 @@ MmaConfig mma_config(const Problem& problem, const GpuFacts& gpu) {
       config.sub_chunks = static_cast<int>(std::min<std::int64_t>(sub_chunks, config.order.chunks));
       if (fits()) return config;
     }
-  // A GPU with less shared memory per block: fewer warps, hence smaller tiles.
+  // On a GPU with less shared memory for a block: fewer warps, so smaller tiles.
   while (!fits() && config.warps_n > 1) config.warps_n /= 2;
   return config;
 }
@@ -114,18 +115,18 @@ double mma_seconds(const Problem& problem, const MmaConfig& config, const GpuFac
   const double outputs = real(config.order.k_tiles * config.order.tile_k);
   const double terms = real(config.order.chunks * 16);
 
-  // Multiply-adds per clock and multiprocessor, as mma.sync reaches them.
+  // Multiply-adds per clock and multiprocessor that mma.sync reaches.
   const double rate = half ? 400.0 : config.arithmetic == Arithmetic::tf32 ? 200.0 : 90.0;
   const double clocks = samples * real(p.a) * j_count * outputs * terms / rate / gpu.multiprocessors;
   const double memory = problem.bytes() / gpu.memory_rate;
-  // Through L2: x for every tile of outputs, the weights for every tile of samples.
+  // L2 delivers x for every tile of outputs, and the weights for every tile of samples.
   const double x_reads = samples * real(p.a) * j_count * terms * real(config.order.k_tiles);
   const double w_reads = config.resident ? 0.0 : real(config.order.elements()) * samples / config.tile_n();
   const double l2 = (x_reads + w_reads) * element / (1.4 * gpu.memory_rate);
   const double tiles = real(config.order.groups()) * samples / config.tile_n();
   const double filled = std::clamp(tiles / gpu.multiprocessors, 1.0 / gpu.multiprocessors, 1.0);
-  // Copies and epilogues share the warps with the products: on an H200 these kernels
-  // take three times the time that memory or L2 would need, and splitting floats takes as long again.
+  // Copies and epilogues share the warps with the products. On an H200 these kernels take three times the
+  // time that memory or L2 would need, and splitting floats takes as long again.
   const double split = config.arithmetic == Arithmetic::tf32x3 ? 2 : 1;
   return 8e-6 + split * std::max({clocks / gpu.clock_hz / filled, 3.0 * memory, 2.8 * l2});
 }

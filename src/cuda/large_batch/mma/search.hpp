@@ -1,4 +1,4 @@
-// Tiles of the tensor-core kernel: which ones a problem gets. Host code only.
+// The config of `mma` that a problem gets. Host code only.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace kronsparse::cuda {
 
-/// How a problem is cut up; all that a launch needs besides pointers.
+/// How a problem is divided: all that a launch needs besides pointers.
 struct MmaConfig {
   Arithmetic arithmetic = Arithmetic::f16;
   XForm form = XForm::planes;

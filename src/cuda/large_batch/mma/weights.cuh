@@ -1,9 +1,8 @@
-// The order in which the tensor-core kernels (mma.sync) read weights.
+// The order in which the kernel `mma` reads weights.
 //
-// A block works on one group: J neighbouring j of one i, and one tile of `tile_k`
-// outputs. What it reads for 16 terms l is contiguous ("a chunk"): for each of
-// the J products, for each 16 outputs, the 16x16 weights in the order of the
-// tensor core's A fragments, so that every lane takes 16 bytes at a time.
+// A block works on one group: J neighbouring j of one i, and one tile of `tile_k` outputs. A chunk is the
+// weights of a group for 16 terms l, and is contiguous: for each of the J products, for each 16 outputs,
+// 16x16 weights in the order of the tensor core's A fragments. So every lane loads 16 bytes at a time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,16 +15,15 @@
 
 namespace kronsparse::cuda {
 
-/// Which outputs the two halves of a fragment's 16 rows are. split: rows g and
-/// g + 8 are outputs g and g + 8. paired: they are 2g and 2g + 1, so that one
-/// lane ends up with two neighbouring outputs.
+/// Which outputs are the two halves of a fragment's 16 rows. split: rows g and g + 8 are outputs g and g + 8.
+/// paired: they are outputs 2g and 2g + 1, so that one lane ends up with two neighbouring outputs.
 enum class RowOrder { split, paired };
 
 struct WeightOrder {
-  std::int64_t a, b, c, d;  ///< of the product: b outputs, c terms
+  std::int64_t a, b, c, d;  ///< sizes of the product: b outputs, c terms
   std::int64_t j_groups;    ///< groups of neighbouring j
   std::int64_t k_tiles;
-  std::int64_t chunks;  ///< of 16 terms
+  std::int64_t chunks;  ///< chunks of 16 terms
   int j_count;          ///< products in a group
   int tile_k;           ///< outputs in a tile, a multiple of 16
   bool wide;            ///< 4-byte elements: two fragments of 8 terms instead of one of 16
@@ -38,10 +36,9 @@ struct WeightOrder {
   [[nodiscard]] __host__ __device__ std::int64_t groups() const { return a * j_groups * k_tiles; }
   [[nodiscard]] __host__ __device__ std::int64_t elements() const { return groups() * group_elements(); }
 
-  /// Where in its 16x16 tile, as the fragments hold it, weight (k, l) lies.
-  /// Lane 4g + t holds outputs g and g + 8 of terms 4t to 4t + 3: any order of
-  /// the terms will do as long as x is read in the same, and this one lets a
-  /// lane read its four terms of x at once.
+  /// The place of weight (k, l) in its 16x16 tile, in fragment order. Lane 4g + t holds outputs g and g + 8
+  /// of terms 4t to 4t + 3. Any order of the terms will do as long as x is read in the same order; this one
+  /// lets a lane read its four terms of x at once.
   [[nodiscard]] __host__ __device__ int place_in_tile(int k, int l) const {
     const int g = rows == RowOrder::split ? k % 8 : k / 2;
     const int upper = rows == RowOrder::split ? k / 8 : k % 2;

@@ -1,4 +1,4 @@
-// What the launchers of the FMA-unit kernels share: tile counts, rates, alignment.
+// Pieces that the launchers of the FMA kernels share: tile counts, rates, alignment.
 #pragma once
 
 #include <algorithm>
@@ -31,14 +31,14 @@ namespace kronsparse::cuda::simt {
   return 2 * lanes * std::max(facts.clock_hz, 1e9) * std::max(facts.multiprocessors, 1);
 }
 
-/// Runs of `j` elements of a row of d: where they are shorter than both the row
-/// and a 32-byte sector, sectors are read by more than one block. 1 is none.
+/// By how much sectors are read more than once, for runs of `j` elements in rows of d. If a run is shorter
+/// than both the row and a 32-byte sector, several blocks read the same sector. 1 means none.
 [[nodiscard]] inline double repeated_sectors(int j, std::int64_t d, DType dtype) {
   const double width = j * static_cast<double>(size_of(dtype));
   return j >= d || width >= 32 ? 1 : 1 + (32 - width) / 32;
 }
 
-/// The kernel of the layout with the least `cost`; the first of equals.
+/// The kernel of the layout with the least `cost`; of equal ones the first.
 template <class Kernel, class Cost>
 [[nodiscard]] const Kernel& cheapest(std::span<const Kernel> kernels, bool batch_first, const Cost& cost) {
   const Kernel* best = nullptr;

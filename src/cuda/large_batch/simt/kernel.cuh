@@ -1,6 +1,9 @@
-// The multiplication on the FMA units, for every dtype: J neighbouring j, M
-// samples and N outputs per block (simt_tile.cuh), a pipeline of chunks of l in
-// shared memory, the weights packed in the order in which they are read.
+// The kernel `simt`: multiplication on the FMA units, for every dtype.
+//
+// A block computes J neighbouring j, M samples and N outputs (tiles.cuh). Chunks of l pass through a pipeline
+// of stages in shared memory, x scattered to (j, depth, row) and weights in the order in which they are
+// packed: (l, j, output). Each thread keeps a tile of sums in registers. Sums leave through shared memory, so
+// that stores are contiguous (store.cuh).
 #pragma once
 
 #include "cuda/large_batch/simt/store.cuh"
@@ -14,20 +17,19 @@ struct MultiplySimtArgs {
   const void* weights = nullptr;  ///< packed
   std::int64_t batch = 0, b = 0, c = 0, d = 0;
   std::int64_t x_sample = 0, x_feature = 0, y_sample = 0, y_feature = 0;
-  std::int64_t x_step = 0;  ///< d features: between neighbouring l
-  /// Tiles in the order in which they run, the first fastest: tiles of outputs
-  /// (they read the same samples), some groups of j (they share cache lines),
-  /// tiles of samples, the other groups, i.
+  std::int64_t x_step = 0;  ///< d features: from one l to the next
+  /// Tiles in the order in which they run, the first fastest: tiles of outputs (they read the same samples),
+  /// some groups of j (they share cache lines), tiles of samples, the other groups, i.
   std::uint32_t output_tiles = 1, inner_groups = 1, sample_tiles = 1, outer_groups = 1;
-  std::uint64_t first_tile = 0;  ///< of this launch
-  int chunks = 1;                ///< of l
+  std::uint64_t first_tile = 0;  ///< first tile of this launch
+  int chunks = 1;                ///< chunks of l
   int last_chunk = 1;            ///< its depth
   int stages = 2;                ///< buffers of the pipeline, 2 to 4
   Activation activation = Activation::none;
-  bool x_vectors = false, y_vectors = false;  ///< 16-byte accesses are aligned
+  bool x_vectors = false, y_vectors = false;  ///< whether 16-byte accesses are aligned
 };
 
-/// Everything derived from a tile, a depth and a layout.
+/// Every constant that follows from a tile, a depth and a layout.
 template <class Tile_, int Depth_, bool BatchFirst_>
 struct MultiplySimt {
   using Tile = Tile_;
@@ -35,15 +37,15 @@ struct MultiplySimt {
   using Sum = typename Tile::Sum;
   static constexpr int Depth = Depth_;
   static constexpr bool BatchFirst = BatchFirst_;
-  // In batch_first neighbours are (l, j) of a sample, in batch_last samples.
+  // Neighbours in memory are (l, j) of a sample in batch_first, and samples in batch_last.
   using X = Operand<T, Tile::M, Depth, Tile::J, Tile::threads, BatchFirst>;
   static_assert(BatchFirst || Tile::J == 1);
 
-  /// Packed weights of one block: [l][j][output], a chunk is one run of memory.
+  /// Packed weights of one block, (l, j, output). A chunk is contiguous.
   struct Weights {
     static constexpr int pitch = Tile::J * Tile::N;
     static constexpr int elements = Depth * pitch;
-    static constexpr bool conjugated = false;  // packing did it
+    static constexpr bool conjugated = false;  // packing has done it
     static constexpr bool read_ahead = true;
     __device__ static constexpr int permuted(int column, int) { return column; }
   };
@@ -52,8 +54,8 @@ struct MultiplySimt {
   static constexpr int stage_elements = X::elements + Weights::elements;
   static constexpr std::size_t stage_bytes = sizeof(Sum) * stage_elements;
   static constexpr std::size_t staging_bytes = Staging<Tile, !BatchFirst>::bytes;
-  /// Blocks beside each other on a multiprocessor, one storing while the other
-  /// computes: 128 registers a thread. The sums of f64 and complex128 need more.
+  /// Blocks on a multiprocessor, so that one stores while the other computes: 128 registers for each thread.
+  /// The sums of f64 and complex128 need more.
   static constexpr int blocks = sizeof(typename RealOf<Sum>::type) == 8 ? 1 : 2;
 
   __device__ static void load_weights(Sum* buffer, const Sum*& source, int left) {
@@ -83,7 +85,7 @@ __global__ void __launch_bounds__(K::Tile::threads, K::blocks)
   auto& waiting = *reinterpret_cast<Target<T>*>(shared_bytes);
   Sum* const shared = reinterpret_cast<Sum*>(shared_bytes + target_bytes);  // [stages][x then weights]
 
-  // Which tile.
+  // The block's tile.
   std::uint64_t tile = args.first_tile + blockIdx.x;
   const std::int64_t k_tile = take_digit(tile, args.output_tiles);
   const std::int64_t inner_group = take_digit(tile, args.inner_groups);
@@ -106,7 +108,7 @@ __global__ void __launch_bounds__(K::Tile::threads, K::blocks)
                .vectors = args.y_vectors};
   }
 
-  // Where it reads.
+  // The places that it reads.
   const std::int64_t groups = static_cast<std::int64_t>(args.inner_groups) * args.outer_groups;
   const Sum* weights = static_cast<const Sum*>(args.weights) +
                        ((i * groups + group) * args.output_tiles + k_tile) * args.c * K::Weights::pitch;
@@ -118,7 +120,7 @@ __global__ void __launch_bounds__(K::Tile::threads, K::blocks)
   const int left_at = place.j * X::plane + place.row();
   const int right_at = X::elements + place.j * Tile::N + place.column();
   const int pair_at = X::elements + place.j * Tile::N + place.pair_column();
-  Sum sums[Tile::TM][Tile::TN] = {};
+  Sum sums[Tile::TM][Tile::TN] = {};  // (samples, outputs)
   run_pipeline(
       args.chunks, args.stages,
       [&](int chunk, int stage) {

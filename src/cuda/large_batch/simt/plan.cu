@@ -1,4 +1,4 @@
-// The multiplication on the FMA units: which tile takes a problem, its cost, its launch.
+// The kernel `simt`: the choice of a tile, the cost model and the launch.
 
 #include <algorithm>
 #include <limits>
@@ -23,17 +23,17 @@ using namespace simt;
 /// A compiled kernel, as the launcher sees it.
 struct Kernel {
   bool batch_first;
-  int j, m, n;  ///< of a block's tile
+  int j, m, n;  ///< sizes of a block's tile
   int depth, threads;
   std::size_t stage_bytes, staging_bytes;
-  double cost;  ///< of the arithmetic of one tile over that of an 8 x 8 tile per thread
+  double cost;  ///< cost of one tile's arithmetic, relative to a tile of 8 x 8 sums per thread
   const void* function;
 };
 
 template <class K>
 Kernel kernel() {
   using Tile = typename K::Tile;
-  // Fewer sums per thread, more of its instructions are loads.
+  // With fewer sums per thread, more of its instructions are loads.
   const double loads = 1.0 / Tile::TM + 1.0 / Tile::TN;
   return {.batch_first = K::BatchFirst,
           .j = Tile::J,
@@ -47,12 +47,12 @@ Kernel kernel() {
           .function = reinterpret_cast<const void*>(&multiply_simt<K>)};
 }
 
-/// The tiles of f32, made for speed: 64 (48) sums per thread, and for every
-/// small d a tile as wide as d, since rows of d floats are what lies together.
-/// A tile of 6 columns per thread is there for b = 48, 96, 144, ...
+/// The tiles of f32, made for speed. A thread has 64 (48) sums. For every small d there is a tile as wide as
+/// d, because rows of d floats are contiguous. Tiles of 6 columns per thread are there for b = 48, 96, 144,
+/// ...
 std::span<const Kernel> f32_kernels() {
   static const Kernel kernels[] = {
-      // d = 1: chunks of 16 l where registers allow, so that a sample's part of one is 64 bytes.
+      // d = 1: chunks of 16 l if registers allow, so that a sample's part of a chunk is 64 bytes.
       kernel<MultiplySimt<Tile<float, 1, 4, 2, 8, 8>, 16, true>>(),  // 128 x 128
       kernel<MultiplySimt<Tile<float, 1, 8, 1, 8, 8>, 8, true>>(),   // 256 x 64
       kernel<MultiplySimt<Tile<float, 1, 4, 2, 8, 6>, 16, true>>(),  // 128 x 96
@@ -98,13 +98,13 @@ std::span<const Kernel> kernels_of(DType dtype) {
       return plain_kernels<Tile<__nv_bfloat16, 1, 4, 2, 8, 8>, Tile<__nv_bfloat16, 8, 1, 1, 8, 8>>();
     case DType::complex64:
       return plain_kernels<Tile<Complex<float>, 1, 4, 2, 4, 4>, Tile<Complex<float>, 4, 2, 1, 4, 4>>();
-    case DType::complex128:  // half the threads: 64 KB of shared memory is all that sm_75 has
+    case DType::complex128:  // half the threads: sm_75 has only 64 KB of shared memory
       return plain_kernels<Tile<Complex<double>, 1, 2, 2, 4, 4>, Tile<Complex<double>, 2, 2, 1, 4, 4>>();
   }
   return {};
 }
 
-/// Multiplications and additions with everything that is padded, weighted.
+/// Multiplications and additions, padding included, weighted.
 double arithmetic(const Kernel& kernel, const Product& p, DType dtype) {
   const double sectors = kernel.batch_first ? repeated_sectors(kernel.j, p.d, dtype) : 1;
   return 2.0 * (is_complex(dtype) ? 4 : 1) * static_cast<double>(p.a) * padded(p.batch, kernel.m) *
@@ -124,8 +124,8 @@ double seconds_of(const Problem& problem, const Kernel& kernel, const GpuFacts& 
                         static_cast<double>(tiles_of(p.b, kernel.n)) *
                         static_cast<double>(tiles_of(p.batch, kernel.m));
   const double idle = std::max(1.0, std::max(facts.multiprocessors, 1) / std::max(blocks, 1.0));
-  // Shares of the FMA units' rate and of the copy rate, as 64 patterns of the paper's grid
-  // reached them on an H200, if there are blocks for all multiprocessors.
+  // Shares of the FMA units' rate and of the copy rate, reached on an H200 by 64 patterns of the paper's
+  // grid, if there are blocks for all multiprocessors.
   const bool batch_first = problem.layout == Layout::batch_first;
   const double fma_share = batch_first ? 0.45 : 0.63;
   const double memory_share = batch_first ? 0.45 : 0.6;
@@ -167,7 +167,7 @@ class MultiplySimtExecutor final : public CudaExecutor {
     output_tiles_ = tiles_of(product_.b, kernel_.n);
     sample_tiles_ = tiles_of(product_.batch, kernel_.m);
 
-    // As many groups of j side by side as leave their weights in L2.
+    // As many groups of j run side by side as leave their weights in L2.
     const double group_bytes = static_cast<double>(order().bytes) / static_cast<double>(product_.a * groups_);
     const double room = std::max(0.4 * static_cast<double>(facts.l2_bytes), 1.0);
     inner_groups_ = problem.layout == Layout::batch_last
@@ -209,8 +209,8 @@ class MultiplySimtExecutor final : public CudaExecutor {
                           .last_chunk = static_cast<int>(product_.c - (chunks - 1) * kernel_.depth),
                           .stages = stages_,
                           .activation = problem_.activation};
-    // Vectors of four: samples in batch_last; in batch_first j, or outputs when
-    // there is one j (of x, then, neighbouring l are scattered one by one).
+    // Vectors of four: samples in batch_last; j in batch_first, or outputs if there is one j (neighbouring l
+    // of x are then scattered one by one).
     const bool batch_first = kernel_.batch_first;
     args.x_vectors = !batch_first && aligned_16(operands.x) && product_.x_feature % 4 == 0;
     args.y_vectors =

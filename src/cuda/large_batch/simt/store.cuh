@@ -1,6 +1,5 @@
-// The way out of the register tiles of simt_tile.cuh: sums go through shared
-// memory, so that a warp writes runs of neighbouring j (or samples) and the
-// bias and activation are compiled once per kernel, not once per register.
+// The store of the register tiles of tiles.cuh. Sums go through shared memory, so that a warp writes runs of
+// neighbouring j (or samples), and bias and activation are compiled once per kernel, not once per register.
 #pragma once
 
 #include "cuda/device/epilogue.cuh"
@@ -8,37 +7,37 @@
 
 namespace kronsparse::cuda::simt {
 
-/// Where a block's tiles go and what is done on the way. It waits at the start
-/// of shared memory until the sums are there, not in registers.
+/// The destination of a block's tile, and its epilogue. It waits at the start of shared memory, not in
+/// registers, until the sums are there.
 template <class T>
 struct Target {
-  T* start;                    ///< of row 0, column 0, j 0
-  const T* bias;               ///< of column 0, j 0; null for none
+  T* start;                    ///< address of row 0, column 0, j 0
+  const T* bias;               ///< bias of column 0, j 0; null for none
   std::int64_t row_stride;     ///< between neighbouring rows of y
-  std::int64_t column_stride;  ///< its j are neighbours
-  std::int64_t bias_stride;    ///< between neighbouring columns of the bias, whose j are neighbours too
-  int rows, columns, js;       ///< that exist
+  std::int64_t column_stride;  ///< neighbouring j are contiguous
+  std::int64_t bias_stride;    ///< between neighbouring columns of the bias; neighbouring j are contiguous
+  int rows, columns, js;       ///< sizes that exist
   Activation activation;
-  bool vectors;  ///< f32: four elements (along j, or along the only j's contiguous side) at once
+  bool vectors;  ///< f32: whether four elements are stored at once, along j, or along the contiguous side of
+                 ///< the only j
 };
 inline constexpr std::size_t target_bytes = 64;
 static_assert(sizeof(Target<double>) <= target_bytes);
 
-/// What remains of a size from `first` on, at most a tile.
+/// The part of `size` from `first` on, at most a tile.
 __device__ inline int extent(std::int64_t size, std::int64_t first, int tile) {
   return static_cast<int>(size - first < tile ? size - first : tile);
 }
 
-/// Shared memory of one pass, as [j][row][column] or (RowsInside) [column][row].
+/// Shared memory of one pass, as (j, row, column) or, with RowsInside, (column, row).
 template <class Tile, bool RowsInside>
 struct Staging {
   using Sum = typename Tile::Sum;
   static constexpr int R = Tile::pass_rows, N = Tile::N;
   static_assert(!RowsInside || Tile::J == 1);
 
-  // Lanes that write one vector each are 4 rows (or columns) apart: a skew of
-  // two vectors (four, for the four lanes that lie side by side) per 4 rows
-  // sends them to different banks.
+  // Lanes that write one vector each are 4 rows (or columns) apart. A skew of two vectors (four, for four
+  // lanes side by side) for each 4 rows sends them to different banks.
   static constexpr int skew = RowsInside ? 16 : 8;
   static constexpr int plane = RowsInside ? N * R + N / 4 * skew
                                           : R * N + R / 4 * skew +
@@ -51,13 +50,13 @@ struct Staging {
   __device__ static int at(int j, int row, int column) {
     return RowsInside ? column * R + column / 4 * skew + row : j * plane + row * N + row / 4 * skew + column;
   }
-  /// The tile's row that row `row` of this pass is.
+  /// The tile's row that is row `row` of this pass.
   __device__ static int tile_row(int pass, int row) {
     constexpr int group = Tile::lanes_m * 4;
     return row / group * (group * Tile::passes) + pass * group + row % group;
   }
 
-  /// This thread's vector of rows of this pass (pass is known when unrolled).
+  /// Puts this thread's vector of rows of this pass (`pass` is a constant after unrolling).
   __device__ static void put(Sum* staging, const Sum (&sums)[Tile::TM][Tile::TN], int pass,
                              const Place<Tile>& place) {
     const int row = place.warp_m * (Tile::lanes_m * 4) + place.lane_m * 4;
@@ -91,7 +90,7 @@ struct Staging {
   }
 };
 
-/// One element: bias, activation, rounding.
+/// Bias, activation and rounding of one element.
 template <bool Activated, class T, class Sum>
 __device__ inline T finish(Sum sum, Sum bias, Activation activation) {
   sum = plus(sum, bias);
@@ -99,16 +98,16 @@ __device__ inline T finish(Sum sum, Sum bias, Activation activation) {
   return narrow<T>(sum);
 }
 
-/// Writes a pass whose rows lie apart and whose (column, j) are neighbours.
-/// Threads keep their column and walk over rows first, first + every, ...
-/// `read(offset)` is the finished sum that lies there in the staging memory.
+/// Stores a pass whose rows lie apart and whose (column, j) are neighbours. Threads keep their column and
+/// walk over rows first, first + every, ... `read(offset)` is the finished sum at that offset of the staging
+/// memory.
 template <class Tile, int Width, bool Activated, class Read>
 __device__ inline void store_rows(const Target<typename Tile::T>& target, int pass, int first, int every,
                                   const Read& read) {
   using S = Staging<Tile, false>;
   using T = typename Tile::T;
   using Sum = typename Tile::Sum;
-  // Vectors lie along j, or along columns where there is one j.
+  // Vectors lie along j, or along columns if there is one j.
   constexpr int j_width = Tile::J == 1 ? 1 : Width, column_width = Tile::J == 1 ? Width : 1;
   constexpr int js = Tile::J / j_width;
   constexpr int lanes = Tile::N / column_width * js;
@@ -148,7 +147,7 @@ __device__ inline void store_rows(const Target<typename Tile::T>& target, int pa
   }
 }
 
-/// Writes a pass whose rows are neighbours (samples, batch_last).
+/// Stores a pass whose rows are neighbours (samples, batch_last).
 template <class Tile, int Width, bool Activated>
 __device__ inline void store_columns(const Target<typename Tile::T>& target, int pass,
                                      const typename Tile::Sum* staging) {
@@ -180,8 +179,8 @@ __device__ inline void store_columns(const Target<typename Tile::T>& target, int
   }
 }
 
-/// All of a block's sums. Every thread of the block calls it, when the block
-/// has finished with the shared memory that `staging` is.
+/// Stores all sums of a block. Every thread of the block calls it, after the block has finished with the
+/// shared memory at `staging`.
 template <class Tile, bool RowsInside>
 __device__ inline void store_tile(const typename Tile::Sum (&sums)[Tile::TM][Tile::TN],
                                   typename Tile::Sum* staging, const Target<typename Tile::T>& target) {
@@ -193,7 +192,7 @@ __device__ inline void store_tile(const typename Tile::Sum (&sums)[Tile::TM][Til
   static_assert(Tile::passes <= 2);
 #pragma unroll 1
   for (int pass = 0; pass < Tile::passes; ++pass) {
-    // Registers are chosen by the branch, so that the stores are compiled once.
+    // A branch selects the registers, so that the stores are compiled once.
     if (pass == 0) {
       Staging<Tile, RowsInside>::put(staging, sums, 0, place);
     } else {

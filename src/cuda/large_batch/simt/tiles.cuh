@@ -1,12 +1,10 @@
-// Blocks of threads that multiply small matrices on the FMA units: elements,
-// copies into shared memory, register tiles, and stores of what came out.
-// multiply_simt.cuh and gradient_simt.cuh are made of these.
+// Blocks of threads that multiply small matrices on the FMA units: elements, copies into shared memory,
+// register tiles. The kernels of large_batch/simt and gradient/simt are made of these.
 //
-// One block takes `J` neighbouring j, and for each of them computes an M x N
-// tile as a sum over a depth. An operand lies in shared memory as
-// [j][depth][row]: each warp works on one j and sees a plain product, while what
-// is read from and written to global memory is contiguous over j. With a row of
-// J >= 8 floats every access there is made of whole 32-byte sectors.
+// One block takes `J` neighbouring j, and computes for each an (M, N) tile as a sum over a depth. An operand
+// lies in shared memory as (j, depth, row). Each warp works on one j and sees a plain product, while accesses
+// to global memory are contiguous over j. With rows of J >= 8 floats every access there consists of whole
+// 32-byte sectors.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -21,7 +19,7 @@ namespace kronsparse::cuda::simt {
 
 // --- Elements ---------------------------------------------------------------
 
-/// As std::complex lies in memory: aligned like its real part.
+/// Laid out as std::complex: aligned like its real part.
 template <class Real>
 struct Complex {
   Real re, im;
@@ -36,7 +34,7 @@ struct RealOf<Complex<Real>> {
   using type = Real;
 };
 
-/// What an element is added up in.
+/// The type of an element's sums.
 template <class T>
 struct SumOf {
   using type = T;
@@ -99,9 +97,9 @@ __host__ __device__ inline Complex<Real> conjugate(Complex<Real> value) {
 
 // --- Copies from global to shared memory ------------------------------------
 
-/// Starts a copy of Bytes (4, 8 or 16, both sides aligned to them), of which
-/// the first `valid` are read and the others become zero. The rest of the
-/// 128-byte line is wanted soon, by the next step or a neighbouring block.
+/// Starts a copy of Bytes (4, 8 or 16, both sides aligned to it). The first `valid` bytes are read; the
+/// others become zero. L2 fetches 128 bytes, because the next step or a neighbouring block needs the rest of
+/// the line soon.
 template <int Bytes>
 __device__ inline void copy_async(void* shared, const void* global, int valid) {
 #if __CUDA_ARCH__ >= 800
@@ -129,7 +127,7 @@ __device__ inline void close_copy_group() {
 #endif
 }
 
-/// Waits until at most `open` of this thread's newest groups are under way.
+/// Waits until at most `Open` of this thread's newest groups are under way.
 template <int Open>
 __device__ inline void wait_for_copies() {
 #if __CUDA_ARCH__ >= 800
@@ -137,7 +135,7 @@ __device__ inline void wait_for_copies() {
 #endif
 }
 
-/// With `stages` buffers, all but the newest stages - 2 groups must be there.
+/// Waits for all groups but the newest stages - 2.
 __device__ inline void wait_for_stage(int stages) {
   if (stages == 2) {
     wait_for_copies<0>();
@@ -148,7 +146,7 @@ __device__ inline void wait_for_stage(int stages) {
   }
 }
 
-/// One element, merely element-aligned; zero when not `valid`.
+/// Copies one element, aligned as an element only; zero if not `valid`.
 template <class T>
 __device__ inline void copy_element(T* shared, const T* global, bool valid) {
   constexpr int part = alignof(T) < 8 ? 4 : 8;
@@ -158,9 +156,8 @@ __device__ inline void copy_element(T* shared, const T* global, bool valid) {
                      valid ? part : 0);
 }
 
-/// Calls load(chunk, stage) ahead of compute(chunk, stage) for every chunk, in
-/// `stages` buffers of which all but one are being filled. When it returns, the
-/// block has finished with them.
+/// Calls load(chunk, stage) ahead of compute(chunk, stage) for every chunk. All but one of the `stages`
+/// buffers are being filled. When it returns, the block has finished with the buffers.
 template <class Load, class Compute>
 __device__ inline void run_pipeline(int chunks, int stages, const Load& load, const Compute& compute) {
   for (int stage = 0; stage < stages - 1; ++stage) {
@@ -171,7 +168,7 @@ __device__ inline void run_pipeline(int chunks, int stages, const Load& load, co
 #pragma unroll 1
   for (int chunk = 0; chunk < chunks; ++chunk) {
     wait_for_stage(stages);
-    __syncthreads();  // the chunk is there for all, and all have left the buffer filled next
+    __syncthreads();  // the chunk is there for all, and everybody has left the buffer that is filled next
     if (chunk + stages - 1 < chunks) load(chunk + stages - 1, (stage == 0 ? stages : stage) - 1);
     close_copy_group();
     compute(chunk, stage);
@@ -180,7 +177,8 @@ __device__ inline void run_pipeline(int chunks, int stages, const Load& load, co
   __syncthreads();  // no copy is under way: the last groups were empty
 }
 
-/// The remainder, leaving the quotient; in 32 bits where they suffice, which takes a tenth of the time.
+/// Returns the remainder and leaves the quotient; in 32 bits if they suffice, which takes a tenth of the
+/// time.
 __device__ inline std::uint32_t take_digit(std::uint64_t& number, std::uint32_t base) {
   if (number >> 32 == 0) {
     const auto low = static_cast<std::uint32_t>(number);
@@ -194,16 +192,14 @@ __device__ inline std::uint32_t take_digit(std::uint64_t& number, std::uint32_t 
 
 // --- An operand --------------------------------------------------------------
 
-/// How Threads threads bring Rows x Depth elements of each of J products into
-/// shared memory, as [j][depth][row]. Element (row, depth, j) lies
-/// row·row_stride + depth·depth_stride + j from the start.
+/// How Threads threads bring (Rows, Depth) elements of each of J products into shared memory, as (j, depth,
+/// row). Element (row, depth, j) lies row·row_stride + depth·depth_stride + j from the start of the operand.
 ///
-/// AlongDepth: neighbours in memory are (depth, j), so lanes take those and
-/// scatter. Four lanes with neighbouring depths of one row would meet in the
-/// same bank (rows of 16-byte aligned vectors are a multiple of 4 words apart),
-/// so the four rows of a vector are permuted: row r lies at r ^ (depth % 4).
-/// Readers know depth at compile time and pay nothing for it.
-/// Otherwise neighbours in memory are (row, j).
+/// AlongDepth: neighbours in memory are (depth, j), so lanes take those and scatter them. Four lanes with
+/// neighbouring depths of one row would meet in the same bank, because rows of 16-byte aligned vectors are a
+/// multiple of 4 words apart. So the four rows of a vector are permuted: row r lies at r ^ (depth % 4).
+/// Readers know the depth at compile time and pay nothing for it. Otherwise neighbours in memory are (row,
+/// j).
 template <class T_, int Rows_, int Depth_, int J_, int Threads_, bool AlongDepth_>
 struct Operand {
   using T = T_;
@@ -220,8 +216,8 @@ struct Operand {
 
   static constexpr bool has_vectors = std::is_same_v<T, float> && J == 1 && !AlongDepth;
 
-  // AlongDepth: a warp takes j_lanes x depth_lanes x row_lanes elements, the
-  // rows 4 apart; depth_blocks warps lie side by side, the others below.
+  // AlongDepth: a warp takes (j_lanes, depth_lanes, row_lanes) elements, with rows 4 apart; depth_blocks
+  // warps lie side by side, the others below.
   static constexpr int depth_lanes = j_lanes > 4 ? 32 / j_lanes : 8;
   static constexpr int row_lanes = 32 / (j_lanes * depth_lanes);
   static constexpr int depth_blocks = Depth < depth_lanes ? 1 : Depth / depth_lanes;
@@ -233,24 +229,24 @@ struct Operand {
   static_assert(!AlongDepth || (Depth % depth_lanes == 0 && Threads / 32 % depth_blocks == 0));
   static_assert(!AlongDepth || row_lanes == 1 || warp_rows % 4 == 0);
 
-  /// Where row `row` of a vector of four lies at this depth.
+  /// The place of row `row` of a vector of four at this depth.
   __device__ static constexpr int permuted(int row, int depth) {
     return AlongDepth ? row ^ (depth & 3) : row;
   }
 };
 
-/// One thread's part in loading an operand; steps through the depth.
+/// One thread's part in loading an operand. It steps through the depth.
 template <class O>
 struct OperandLoader {
   using T = typename O::T;
   using Sum = typename O::Sum;
 
-  const T* source = nullptr;  ///< of this thread's first element in the next chunk
+  const T* source = nullptr;  ///< this thread's first element in the next chunk
   std::int64_t row_stride = 0, depth_stride = 0;
-  int row = 0, depth = 0;  ///< of that element
+  int row = 0, depth = 0;  ///< place of that element
   int shared = 0;          ///< its place in the buffer
-  int rows = 0;            ///< that exist from there on; none for lanes without a j
-  bool vectors = false;    ///< four rows at a time, 16-byte aligned
+  int rows = 0;            ///< rows that exist from there on; none for lanes without a j
+  bool vectors = false;    ///< whether four rows are copied at a time, 16-byte aligned
 
   __device__ OperandLoader(const T* start, std::int64_t row_stride_, std::int64_t depth_stride_,
                            std::int64_t rows_, int js, bool vectors_)
@@ -272,7 +268,7 @@ struct OperandLoader {
     source = start + row * row_stride + depth * depth_stride + j;
   }
 
-  /// Starts the copies of the next chunk, `left` deep; depths after it become zero.
+  /// Starts the copies of the next chunk, `left` deep. Depths after it become zero.
   __device__ void load(Sum* buffer, int left) {
     if (O::j_lanes != O::J && static_cast<int>(threadIdx.x) % O::j_lanes >= O::J) return;
     if constexpr (O::AlongDepth) {
@@ -288,7 +284,7 @@ struct OperandLoader {
   }
 
  private:
-  // No branches here: what does not exist is copied as zero bytes and zeros.
+  // No branches here: elements that do not exist are copied as zero bytes, which writes zeros.
 
   __device__ void load_along_depth(Sum* buffer, int left) {
     const int limit = depth < left ? rows : 0;
@@ -296,7 +292,7 @@ struct OperandLoader {
     const T* from = source;
     copy_many<O::steps>([&](int step, auto&& copy) {
       const int skip = step * O::row_step;
-      // Where row_step is a multiple of 4 the permutation commutes with it.
+      // If row_step is a multiple of 4, the permutation commutes with it.
       const int place = O::row_step % 4 == 0 ? shared + skip : shared - row + O::permuted(row + skip, depth);
       if (O::Rows % O::row_step == 0 || row + skip < O::Rows)
         copy(buffer + place, from + step * stride, skip < limit);
@@ -305,7 +301,7 @@ struct OperandLoader {
 
   template <int Width>
   __device__ void load_along_rows(Sum* buffer, int left) {
-    constexpr int lanes = O::Threads / O::j_lanes * Width;  // elements of one j that a step takes
+    constexpr int lanes = O::Threads / O::j_lanes * Width;  // elements of one j in a step
     constexpr int row_lanes = lanes < O::Rows ? lanes : O::Rows;
     constexpr int depth_lanes = lanes / row_lanes;
     constexpr int row_steps = O::Rows / row_lanes, depth_steps = O::Depth / depth_lanes;
@@ -326,8 +322,8 @@ struct OperandLoader {
     });
   }
 
-  /// Calls place(step, copy) for every step. Half types widen on the way, which
-  /// no asynchronous copy can do: all are read before the first is stored.
+  /// Calls place(step, copy) for every step. Half types are widened on the way, which no asynchronous copy
+  /// can do: all are read before the first is stored.
   template <int Count, class Place>
   __device__ void copy_many(const Place& place) {
     if constexpr (is_half_type<T>) {
@@ -352,7 +348,7 @@ struct OperandLoader {
 
 // --- Register tiles -----------------------------------------------------------
 
-/// J products of M x N by J·WarpsM·WarpsN warps, each thread TM x TN sums.
+/// J products of (M, N) by J·WarpsM·WarpsN warps. Each thread has (TM, TN) sums.
 template <class T_, int J_, int WarpsM_, int WarpsN_, int TM_, int TN_>
 struct Tile {
   using T = T_;
@@ -363,7 +359,7 @@ struct Tile {
   static constexpr int threads = 32 * J * WarpsM * WarpsN;
   /// A thread's columns: vectors of four, lanes_n·4 apart, then a pair if TN % 4.
   static constexpr int quads_n = TN / 4;
-  /// What goes through shared memory at once on its way out: a vector of rows per thread.
+  /// A pass is the part that goes through shared memory at once on its way out: a vector of rows per thread.
   static constexpr int passes = TM / 4;
   static constexpr int pass_rows = M / passes;
 
@@ -380,12 +376,12 @@ struct Place {
     j = warp / (Tile::WarpsM * Tile::WarpsN);
     warp_m = warp / Tile::WarpsN % Tile::WarpsM;
     warp_n = warp % Tile::WarpsN;
-    // Bits of m and n alternate: a 16-byte load from shared memory takes half
-    // the cycles when lanes that differ in bit 0, or in bit 1, read the same.
+    // Bits of m and n alternate: a 16-byte load from shared memory takes half the cycles if lanes that differ
+    // in bit 0, or in bit 1, read the same address.
     lane_m = (lane & 1) | (lane >> 1 & 2);
     lane_n = (lane >> 1 & 1) | (lane >> 2 & 6);
   }
-  /// Of the thread's first element in its vector of rows and of columns.
+  /// The row and column of the thread's first element in its vectors.
   __device__ int row() const { return warp_m * (Tile::lanes_m * Tile::TM) + lane_m * 4; }
   __device__ int column() const { return warp_n * (Tile::lanes_n * Tile::TN) + lane_n * 4; }
   __device__ int pair_column() const {
@@ -398,15 +394,14 @@ struct alignas(Count * sizeof(Sum) < 16 ? Count * sizeof(Sum) : 16) Run {
   Sum value[Count];
 };
 
-/// Adds the products of a chunk: Left::Depth columns of the left operand times
-/// rows of the right one, each at this thread's own j and place (the pair of
-/// columns is read where TN % 4 says that there is one).
+/// Adds the products of a chunk: Left::Depth columns of the left operand times rows of the right one, at this
+/// thread's own j and place. (The pair of columns is read if TN % 4 says that there is one.)
 template <class Tile, class Left, class Right>
 __device__ inline void add_products(typename Tile::Sum (&sums)[Tile::TM][Tile::TN],
                                     const typename Tile::Sum* left, const typename Tile::Sum* right,
                                     const typename Tile::Sum* right_pair) {
   using Sum = typename Tile::Sum;
-  // Wide sums and addresses of two operands leave no registers for reading ahead.
+  // With wide sums, or the addresses of two operands, no registers are left for reading ahead.
   constexpr int ahead = sizeof(Sum) == 4 && Right::read_ahead ? 1 : 0;
   Sum a[ahead + 1][Tile::TM], b[ahead + 1][Tile::TN];
   const auto read = [&](int depth) {

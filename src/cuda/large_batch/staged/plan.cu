@@ -1,7 +1,9 @@
-// Half types in batch_first with d > 1 and large blocks, in chunks of samples: sorted by j, multiplied by the
-// gemm kernel, and sorted back on their way out. In between they lie in rows of y that come later, few enough
-// to stay in L2: x and y cross the memory's bus once all the same, and a run needs no memory of its own. The
-// last samples, which have no later rows, are another kernel's.
+// The kernel `staged`: half types in batch_first with d > 1 and large blocks.
+//
+// It takes chunks of samples through three steps: sort_by_j sorts x by j, the gemm kernel multiplies, and
+// sort_by_j sorts the results back. In between, chunks lie in later rows of y, few enough to stay in L2. So x
+// and y still cross the memory's bus once, and a run needs no memory of its own. The last samples have no
+// later rows; another kernel takes them.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -24,9 +26,10 @@ namespace kronsparse::cuda {
 namespace {
 
 constexpr std::int64_t element_bytes = 2;
-constexpr std::int64_t most_d = 256;  // a tile of sort_by_j then fits into shared memory
+constexpr std::int64_t most_d = 256;  // so that a tile of sort_by_j fits into shared memory
 
-/// Launches the steps of a run, each as soon as the one before ends; the first after the packing has ended.
+/// Launches the steps of a run. Each may start as soon as the one before ends; the first starts after the
+/// packing has ended.
 class Launcher {
  public:
   Launcher(const Problem& problem, GemmKernel kernel, Stream stream, bool may_overlap)
@@ -57,10 +60,10 @@ class Launcher {
   std::size_t sort_shared_bytes_;
   GemmKernel kernel_;
   Stream stream_;
-  bool may_overlap_;  ///< the next launch
+  bool may_overlap_;  ///< for the next launch
 };
 
-/// Weights for gemm, then those for the rest.
+/// The weights for gemm, followed by those for the remaining samples.
 PackedOrder order_of(const Problem& problem, const WgmmaOrder& gemm, const PackedOrder& rest) {
   PackedOrder order = packed_order(gemm, is_transposed(problem.operation));
   std::ranges::copy(std::span(rest.numbers).first(7), order.numbers.begin() + 8);
@@ -112,7 +115,7 @@ class StagedExecutor final : public CudaExecutor {
   Product p_;
   std::vector<StagedLevelParts> levels_;
   std::int64_t rest_first_;
-  std::size_t rest_weights_;  ///< where they begin
+  std::size_t rest_weights_;  ///< offset of its weights
   std::unique_ptr<Executor> rest_;
   GemmKernel kernel_;
 };
@@ -121,12 +124,16 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
   if (std::string reason = half_refusal(problem); !reason.empty()) return refused(std::move(reason));
   const Product p = product_of(problem);
   if (problem.layout != Layout::batch_first || p.d < 2 || p.d > most_d || p.d % 2 != 0)
-    return refused(message("takes batch_first with even d up to {}", most_d));
+    return refused(message("takes batch_first with even d up to {}, not {} with d = {}", most_d,
+                           name(problem.layout), p.d));
   if (p.b % kRunFeatures != 0 || p.c % kRunFeatures != 0)
     return refused(message("takes b and c that are multiples of {}, not {} and {}", kRunFeatures,
                            problem.pattern().b, problem.pattern().c));
   if (p.y_sample != p.a * p.b * p.d)
-    return refused("puts chunks into y in between, which has to be without gaps");
+    return refused(
+        message("needs y without gaps, because chunks lie there in between; its rows have {} elements and "
+                "lie {} apart",
+                p.a * p.b * p.d, p.y_sample));
   const GpuFacts& facts = gpu(device);
   if (std::string reason = hopper_refusal(facts); !reason.empty()) return refused(std::move(reason));
   const GemmConfig tile = gemm_config(staged_part(problem, 1, 1), facts);
@@ -135,11 +142,12 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
     return refused(std::move(reason));
   const StagedConfig config = staged_config(problem, facts);
   if (config.levels.empty())
-    return refused(message("needs later samples for a chunk to lie in, {} are too few", p.batch));
+    return refused(message(
+        "needs a larger batch, because chunks lie in the rows of later samples; {} are too few", p.batch));
   const Problem rest_problem = staged_rest(problem, config);
   Proposal rest = wgmma_implementation().propose(rest_problem, device, nullptr);
   if (!rest.refusal.empty()) return rest;
-  // Tiles of all chunks are alike.
+  // The tiles of all chunks are alike.
   const PackedOrder order =
       order_of(problem, staged_order(problem, tile),
                packed_order(wgmma_config(rest_problem, facts).order, is_transposed(problem.operation)));

@@ -1,3 +1,4 @@
+// The kernel `staged`: the choice of levels and chunks, and the cost model.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -15,9 +16,9 @@ constexpr double l2_share = 0.7;
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-/// A chunk: two launches, x and y through L2 three times, the products, and the weights. Fitted to 113 kinds
-/// of chunks of 17 patterns on an H200 (results/h200-staged-chunks.txt); nine of ten come out within 0.83
-/// and 1.09 of this.
+/// Seconds of a chunk: two launches, x and y through L2 three times, the products, and the weights. Fitted to
+/// 113 kinds of chunks of 17 patterns on an H200 (results/h200-staged-chunks.txt); nine of ten take between
+/// 0.83 and 1.09 of the prediction.
 double chunk_seconds(const Problem& part, const GpuFacts& gpu) {
   constexpr double launches = 3.4e-6;
   constexpr double memory_share = 2.8;
@@ -27,7 +28,7 @@ double chunk_seconds(const Problem& part, const GpuFacts& gpu) {
   const GemmConfig config = gemm_config(part, gpu);
   const double tile = real(config.order.chunks * 16) * config.shape.n * config.unit_samples();
   const double rounds = std::ceil(real(config.units()) / real(config.crews * config.crew_teams));
-  // A block loads the weights that stay with it; those that are streamed come once to L2.
+  // Resident weights are loaded by each block; streamed ones come to L2 once.
   const double weights = real(config.order.group_elements() * element_bytes) *
                          real(config.w_slots != 0 ? config.blocks() : config.order.groups());
   const double moved = real(part.batch * (part.pattern().cols() + part.pattern().rows()) * element_bytes);
@@ -45,7 +46,8 @@ double level_seconds(const Problem& problem, const StagedLevel& level, const Gpu
          (real(level.count / level.chunk) * chunk(level.chunk) + (left != 0 ? chunk(left) : 0.0));
 }
 
-/// The level that takes the least time a sample of those `left` from `first` on; of none if there is no room.
+/// The level with the least time per sample, of the `left` samples from `first` on. It has no samples if
+/// there is no room.
 StagedLevel choose_level(const Problem& problem, std::int64_t first, std::int64_t left, const GpuFacts& gpu) {
   const Product p = planned_product_of(problem);
   const std::int64_t unit = gemm_config(staged_part(problem, 1, 1), gpu).unit_samples();
@@ -58,7 +60,7 @@ StagedLevel choose_level(const Problem& problem, std::int64_t first, std::int64_
   for (std::int64_t blocks_i = 1; blocks_i <= p.a && fits({.chunk = unit, .blocks_i = blocks_i});
        ++blocks_i) {
     if (p.a % blocks_i != 0) continue;
-    // Steps of an eighth, in whole tiles: a tile more or less decides how many rounds there are.
+    // Steps of an eighth, in whole tiles: a tile more or less decides the number of rounds.
     for (std::int64_t chunk = unit; chunk < left; chunk += std::max(unit, chunk / 8 / unit * unit)) {
       StagedLevel level{.first = first, .chunk = chunk, .blocks_i = blocks_i};
       if (!fits(level)) break;
@@ -145,7 +147,8 @@ SortJob sort_job(std::int64_t samples, std::int64_t blocks_i, std::int64_t lengt
 }
 
 double staged_seconds(const Problem& problem, const StagedConfig& config, const GpuFacts& gpu) {
-  double seconds = 16e-6;  // levels, whose first steps have nothing to overlap, and the rest
+  double seconds = 16e-6;  // levels, whose first steps have nothing to overlap with, and the remaining
+                           // samples
   for (const StagedLevel& level : config.levels) seconds += level_seconds(problem, level, gpu);
   return seconds;
 }

@@ -1,3 +1,4 @@
+// The kernel that sorts features by j, and back.
 #include "cuda/large_batch/staged/sort_by_j.cuh"
 
 namespace kronsparse::cuda {

@@ -1,9 +1,8 @@
-// Features sorted by j, and back: what the staged product does to samples before and after it multiplies
-// them.
+// Sorts features by j, and back: what `staged` does to samples before and after it multiplies them.
 //
-// In batch_first the d products of a block i have their features side by side, j fastest. Sorted, those of
-// each product follow each other, as a plain matrix product wants them. Eight features with all their j ("a
-// run") are contiguous in the one order; in the other they are d pieces of 16 bytes.
+// In batch_first the features of the d products of a block i lie side by side, j fastest. Sorted, the
+// features of each product are contiguous, as a plain matrix product needs them. Eight features with all
+// their j ("a run") are contiguous in the one order; in the other they are d pieces of 16 bytes.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +16,7 @@ namespace kronsparse::cuda {
 
 constexpr int kSortThreads = 256;
 constexpr int kRunFeatures = 8;
-/// A tile has at most so many pieces of 16 bytes, if 8 runs do not have more.
+/// A tile has at most this many pieces of 16 bytes, unless 8 runs have more.
 constexpr int kSortPieces = 1024;
 
 /// Samples of half types to be brought from one order to the other.
@@ -25,28 +24,28 @@ struct SortJob {
   const std::uint16_t* from = nullptr;
   std::uint16_t* to = nullptr;
   std::int64_t from_sample = 0, to_sample = 0;  ///< elements
-  std::uint32_t runs = 0;                       ///< of a sample
-  Divisor length_runs;                          ///< of a block i
+  std::uint32_t runs = 0;                       ///< runs of a sample
+  Divisor length_runs;                          ///< runs of a block i
   Divisor sample_tiles;
-  std::uint32_t tiles = 0;  ///< of all samples
-  bool in_pieces = true;    ///< the side that is not sorted lies at multiples of 16 bytes
+  std::uint32_t tiles = 0;  ///< tiles of all samples
+  bool in_pieces = true;    ///< whether the unsorted side lies at multiples of 16 bytes
 };
 
 struct SortArguments {
-  SortJob unsort;       ///< results on their way out,
-  SortJob sort;         ///< and the samples that come next
+  SortJob unsort;       ///< results on their way out
+  SortJob sort;         ///< the next samples
   Divisor d;            ///< even
-  int eights_log2 = 0;  ///< a tile has so many times 8 runs
+  int eights_log2 = 0;  ///< log2 of the number of eights of runs in a tile
 };
 
 using SortKernel = void (*)(SortArguments);
 
-/// A block for each tile of either job (sort_by_j.cu).
+/// The kernel has a block for each tile of either job (sort_by_j.cu).
 [[nodiscard]] SortKernel sort_by_j_kernel();
 
 namespace sorting {
 
-/// Which runs of which sample a tile has.
+/// A tile: some runs of one sample.
 class Tile {
  public:
   __device__ Tile(const SortArguments& p, const SortJob& job, std::uint32_t tile)
@@ -59,24 +58,23 @@ class Tile {
   [[nodiscard]] __device__ std::int64_t sample() const { return sample_; }
   [[nodiscard]] __device__ std::uint32_t runs() const { return runs_; }
   [[nodiscard]] __device__ std::uint32_t pieces() const { return runs_ * p_.d.value(); }
-  /// Where in its sample it begins, not sorted.
+  /// The offset of the tile in its sample, not sorted.
   [[nodiscard]] __device__ std::int64_t unsorted() const {
     return static_cast<std::int64_t>(first_run_) * kRunFeatures * p_.d.value();
   }
-  /// Where in the sorted sample the features of product j of a run are.
+  /// The offset in the sorted sample of the features of product j of a run.
   [[nodiscard]] __device__ std::int64_t sorted(std::uint32_t run, std::uint32_t j) const {
     const std::uint32_t length = job_.length_runs.value();
     const std::uint32_t i = job_.length_runs.quotient(first_run_ + run);
     const std::int64_t product = static_cast<std::int64_t>(i) * p_.d.value() + j;
     return (product * length + (first_run_ + run - i * length)) * kRunFeatures;
   }
-  /// From a product to the next, sorted.
+  /// From one product to the next, sorted.
   [[nodiscard]] __device__ std::uint32_t sorted_step() const {
     return job_.length_runs.value() * kRunFeatures;
   }
 
-  /// Where a run lies in shared memory. It is followed by 16 bytes of nothing, so that 8 runs are in
-  /// different banks.
+  /// The place of a run in shared memory. 16 unused bytes follow it, so that 8 runs lie in different banks.
   [[nodiscard]] __device__ std::uint32_t run_byte(std::uint32_t run) const {
     return run * (p_.d.value() + 1) * 16;
   }
@@ -90,8 +88,8 @@ class Tile {
   std::uint32_t sample_, first_run_ = 0, runs_ = 0;
 };
 
-/// Two neighbouring products of a run. The lanes of a warp have 8 runs of 4 such pairs: of each product 128
-/// bytes.
+/// Two neighbouring products of a run. The lanes of a warp have 8 runs of 4 such pairs: 128 bytes of each
+/// product.
 struct Pair {
   std::uint32_t run, j;
   bool is_there;
@@ -105,7 +103,7 @@ struct Pair {
   }
 };
 
-/// Of two numbers in a word the first ones of two words, or the second ones.
+/// A word of two numbers: the first (or second) number of each of two words.
 __device__ inline std::uint32_t firsts(std::uint32_t one, std::uint32_t other) {
   return __byte_perm(one, other, 0x5410);
 }

@@ -1,4 +1,4 @@
-// The launches of a staged product, in order. Host code only; who launches them is another matter.
+// The launches of a `staged` product, in order. Host code only; a Launcher does the launching.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace kronsparse::cuda {
 
-/// The multiplication of a chunk, and the ways to it and from it but for addresses.
+/// The multiplication of a chunk and the sorting before and after it, without addresses.
 struct StagedPart {
   StagedPart(const Problem& whole, std::int64_t count, std::int64_t blocks_i, const GpuFacts& gpu)
       : samples(count), problem(staged_part(whole, count, blocks_i)), config(gemm_config(problem, gpu)) {
@@ -26,7 +26,7 @@ struct StagedPart {
   SortJob sort, unsort;
 };
 
-/// A level with the parts that its chunks are: whole ones, and the last.
+/// A level and the parts that its chunks consist of: whole chunks, and the last one.
 struct StagedLevelParts {
   StagedLevelParts(const Problem& problem, const StagedLevel& one, const GpuFacts& gpu)
       : p(planned_product_of(problem)),
@@ -47,8 +47,8 @@ struct StagedLevelParts {
   SortArguments sorting;  ///< without jobs
 };
 
-/// All launches of one level of a run. `Launcher` has sort(const SortArguments&) and
-/// multiply(const GemmConfig&, const GemmArguments&).
+/// All launches of one level of a run. `Launcher` has sort(const SortArguments&) and multiply(const
+/// GemmConfig&, const GemmArguments&).
 template <class Launcher>
 class StagedSteps {
  public:

@@ -1,11 +1,10 @@
-// The fused product on Hopper's tensor cores, for every layout.
+// The kernel `wgmma`: the fused product on Hopper's tensor cores, for every layout.
 //
-// One warpgroup brings x and the weights into shared memory (wgmma_loader.cuh);
-// two multiply: samples x terms, from registers, by terms x outputs, from
-// shared memory. Registers are where x is put right: a lane reads four terms of
-// a sample with one load, and for half types sorts the pairs of neighbouring j
-// that are one word in memory into the operands of two products.
-// Results leave in whole rows through shared memory (wgmma_store.cuh).
+// One warpgroup, the producer, brings x and the weights into a ring of stages in shared memory (loads.cuh).
+// Two warpgroups multiply: (samples, terms) from registers by (terms, outputs) from shared memory. x is
+// sorted on its way to registers: a lane reads four terms of a sample with one load, and for half types
+// separates the pairs of neighbouring j, which are one word in memory, into the operands of two products.
+// Sums stay in registers. Results leave in whole rows through shared memory (store.cuh).
 #pragma once
 
 #include "cuda/device/wgmma.cuh"
@@ -15,15 +14,15 @@
 namespace kronsparse::cuda {
 namespace wgmma {
 
-/// A float as a TF32 number and what it leaves. An infinity leaves a NaN: such
-/// results are computed again before they are stored.
+/// Splits a float into a TF32 number and the remainder. An infinity leaves a NaN: such results are computed
+/// again before they are stored.
 __device__ inline void split(std::uint32_t bits, std::uint32_t& high, std::uint32_t& low) {
   high = (bits + 0x1000u) & 0xffffe000u;
   low = __float_as_uint(__uint_as_float(bits) - __uint_as_float(high));
 }
 
-/// The left operands of one word (a float's j, or a pair of j of a half type, or
-/// the only j) and 16 terms. Floats: two steps of 8 terms; high parts, then low ones.
+/// The left operands of 16 terms of one word (the j of a float, a pair of j of a half type, or the only j).
+/// Floats: two steps of 8 terms; high parts, then low parts.
 template <class Traits>
 struct Operands16 {
   static constexpr int count = Traits::half ? Traits::word_products : Traits::compensated ? 4 : 2;
@@ -54,7 +53,7 @@ class Consumer {
       }
       if (p_.w_stage_bytes == 0) release(barriers_.group_empty());
     }
-    ptx::wait_bulk_stores();  // shared memory must not go before they have read it
+    ptx::wait_bulk_stores();  // they must have read shared memory before the block ends
   }
 
  private:
@@ -66,8 +65,8 @@ class Consumer {
   }
 
   __device__ void multiply_tile() {
-    // Tensor cores truncate when they add: compensated sums stay at 32 terms
-    // there, and are added up by the FMA units.
+    // Tensor cores truncate when they add. So compensated sums stay at 32 terms there, and the FMA units add
+    // them up.
     constexpr int chunks_together = 2;
     int add = 0;
     for (int chunk = 0; chunk < p_.chunks; chunk += Traits::sub_chunks) {
@@ -76,10 +75,10 @@ class Consumer {
       const std::uint32_t weights =
           shared_ + p_.w_region_offset +
           (p_.w_stage_bytes == 0 ? chunk * p_.w_chunk_bytes : place_.at * p_.w_stage_bytes);
-      // Operands have registers of their own until their products are done: the
-      // compiler lets no wgmma be under way across the end of a stage.
-      Operands16<Traits> operands[Traits::sub_chunks][kOperands];
-      Raw raw[2];
+      // Operands have registers of their own until their products are done: the compiler lets no wgmma be
+      // under way across the end of a stage.
+      Operands16<Traits> operands[Traits::sub_chunks][kOperands];  // (chunks, words)
+      Raw raw[2];                                                  // the chunk in use, and the next
       load(raw[0], x);
 #pragma unroll
       for (int sub = 0; sub < Traits::sub_chunks; ++sub) {
@@ -111,8 +110,8 @@ class Consumer {
     }
   }
 
-  /// Four terms of the lane's two samples, for each of its words. Rows and
-  /// columns of half types: two pairs of terms. Lines: as they lie in memory.
+  /// Four terms of the lane's two samples, for each of its words. Rows and columns of half types: two pairs
+  /// of terms. Lines: as they lie in memory.
   static constexpr int kRawWords = Traits::form == XForm::lines ? (Traits::words + 1) / 2 : Traits::words;
   struct Raw {
     std::uint32_t upper[4][kRawWords], lower[4][kRawWords];
@@ -142,8 +141,8 @@ class Consumer {
       raw.lower[0][0] = lower.x;
       raw.lower[1][0] = lower.y;
     } else if constexpr (Traits::half) {
-      // The rows of four 8x8 matrices: terms of the first half for 8 samples, for the
-      // next 8, then the same of the second half.
+      // The rows of four 8x8 matrices: terms of the first half for 8 samples, for the next 8, then the same
+      // for the second half.
       const int lane = 4 * at_.g + at_.t;
       const int r = lane % 8;
       const int l = r / 2 * 4 + r % 2 + lane / 16 * 2;
@@ -165,7 +164,7 @@ class Consumer {
     }
   }
 
-  /// Terms 4t to 4t + 3 of one sample, all words of the warpgroup.
+  /// Terms 4t to 4t + 3 of one sample, for all words of the warpgroup.
   __device__ void load_planes(std::uint32_t (&terms)[4][Traits::words], std::uint32_t x, int row) const {
     constexpr int block_words = Traits::x.words;
     const std::uint32_t from = x + row * Traits::x.row_bytes;
@@ -187,7 +186,7 @@ class Consumer {
         terms[term][1] = words.y;
       }
     } else {
-      // All words of four terms are block_words units.
+      // All words of four terms fill block_words units.
       std::uint32_t words[4 * block_words];
 #pragma unroll
       for (int unit = 0; unit < block_words; ++unit) {
@@ -213,7 +212,7 @@ class Consumer {
 
   __device__ static void prepare(Operands16<Traits>& operands, const Raw& raw, int word) {
     if constexpr (Traits::form == XForm::lines) {
-      // Element `word` of each of four terms, `words` elements apart.
+      // Element `word` of each of four terms, which lie `words` elements apart.
 #pragma unroll
       for (int pair = 0; pair < 2; ++pair) {
         const int first = 2 * pair * Traits::words + word;
@@ -271,7 +270,7 @@ class Consumer {
           Instruction::f16(sums, operands.a[product], b, add);
       }
     } else {
-      // [high, low] of [two steps] of the weights; operands: high of both steps, low of both.
+      // Weights: [high, low] of [two steps]. Operands: high parts of both steps, then low parts of both.
       constexpr int step_bytes = Traits::n * 32;
       const std::uint32_t from = weights + first * (4 * step_bytes);
       float(&sums)[Traits::n / 2] = Traits::compensated ? short_sums_[word] : sums_[word];
@@ -296,7 +295,7 @@ class Consumer {
   LanePlace at_;
   RingPlace place_;
   Sums<Traits> sums_;
-  float short_sums_[Traits::compensated ? Traits::products : 1][Traits::n / 2];
+  float short_sums_[Traits::compensated ? Traits::products : 1][Traits::n / 2];  // (j, sums of a lane)
 };
 
 }  // namespace wgmma
@@ -304,7 +303,7 @@ class Consumer {
 template <class Traits>
 __global__ void __launch_bounds__(kProducerThreads + kConsumerThreads, 1)
     multiply_wgmma(const __grid_constant__ WgmmaArguments p) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // elsewhere refused on the host, and quick to compile
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // the host refuses other GPUs; an empty body compiles quickly
   extern __shared__ __align__(128) std::byte shared_memory[];
   const std::uint32_t shared = ptx::shared_address(shared_memory);
   const wgmma::Barriers barriers{shared};

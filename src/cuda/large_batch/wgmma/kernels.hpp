@@ -1,5 +1,5 @@
-// The kernels of multiply_wgmma.cuh, by arithmetic and number of their shape.
-// Each arithmetic is compiled in its own file, which takes a minute.
+// The kernels of kernel.cuh, by arithmetic and the number of their shape. Each arithmetic is compiled in its
+// own file, which takes a minute.
 #pragma once
 
 #include <array>

@@ -1,18 +1,15 @@
-// How x and the weights reach the wgmma kernel (multiply_wgmma.cuh): the four
-// warps of a producer copy tiles straight from x, in place, into a ring of
-// stages in shared memory; the copy engine brings the weights.
+// The path of x and the weights to the kernel `wgmma` (kernel.cuh). The four warps of the producer copy tiles
+// straight from x, in place, into a ring of stages in shared memory; the copy engine brings the weights.
 //
-// Samples x terms x j lie there in the form of the layout (XForm), in units of
-// 16 bytes:
+// Samples x terms x j lie there in the form of the layout (XForm), in units of 16 bytes:
 //   planes   batch_first, d > 1. A row per sample: the words of j of the first
 //            term, of the second, ... A word is a float, or two neighbouring j of
 //            a half type; with all j in the block that is the order of x itself.
-//   rows     batch_first, d = 1, half types: a row of 16 terms per sample.
+//   rows     batch_first, d = 1, half types: (samples, 16 terms).
 //   lines    batch_first, d = 3, 5, 7, half types: a row per sample, as in x.
-//   columns  batch_last: a row of samples per term.
-// Units are permuted within a row so that what one instruction reads lies in
-// different banks, but never torn from the other half of their 32-byte sector:
-// a copy would fetch such a sector twice.
+//   columns  batch_last: (terms, samples).
+// Units are permuted within a row so that the units that one instruction reads lie in different banks. The
+// two halves of a 32-byte sector stay together: else a copy would fetch the sector twice.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +28,7 @@ constexpr int kProducerThreads = 128;
 constexpr int kConsumerThreads = 256;
 constexpr int kMaxStages = 8;
 
-/// What the consumers of a block do: the products of one warpgroup and how the two share the tile.
+/// The work of a block's consumers: the products of one warpgroup, and how the two warpgroups share the tile.
 struct WgmmaShape {
   XForm form;
   int products;      ///< j of one warpgroup
@@ -42,11 +39,11 @@ struct WgmmaShape {
   friend bool operator==(const WgmmaShape&, const WgmmaShape&) = default;
 };
 
-/// How 16 terms of x lie in shared memory, which follows from a shape and the bytes of an element.
+/// The arrangement of 16 terms of x in shared memory. It follows from a shape and the bytes of an element.
 struct XTile {
   int samples;
-  int words;      ///< of j in a block; j themselves for lines; 1 for rows and columns
-  int row_bytes;  ///< of a sample (columns: of a term)
+  int words;      ///< words of j in a block; for lines, j themselves; 1 for rows and columns
+  int row_bytes;  ///< bytes of a sample's row (columns: of a term's)
   int bytes;
 };
 
@@ -61,7 +58,7 @@ struct XTile {
   return {samples, words, 64 * words, samples * 64 * words};
 }
 
-/// Everything a launch is told. Sizes are in elements unless the name says bytes.
+/// The arguments of a launch. Sizes are in elements unless the name says bytes.
 struct WgmmaArguments {
   const std::byte* x;
   std::byte* y;
@@ -70,12 +67,12 @@ struct WgmmaArguments {
   std::int64_t batch, b, c, d;
   std::int64_t x_sample, x_feature, y_sample, y_feature;
   WgmmaOrder order;
-  std::int64_t x_row_step;         ///< bytes: to the next sample, or (columns) to the next term
-  std::int64_t x_chunk_step;       ///< bytes: over 16 terms
+  std::int64_t x_row_step;         ///< bytes to the next sample, or (columns) to the next term
+  std::int64_t x_chunk_step;       ///< bytes over 16 terms
   Divisor n_tiles;                 ///< tiles of samples
-  Divisor k_tiles, j_groups;       ///< of the order
+  Divisor k_tiles, j_groups;       ///< as in the order of weights
   std::uint32_t tiles;             ///< groups times tiles of samples
-  std::uint32_t blocks_per_group;  ///< resident weights: 0 where blocks cannot be shared out evenly
+  std::uint32_t blocks_per_group;  ///< resident weights: 0 if blocks cannot be shared out evenly
   std::uint32_t bundle_groups;     ///< streamed weights: j groups whose weights stay in L2 together
   Divisor i_tiles, bundle_tiles;   ///< tiles of one i, and of one bundle
   Divisor bundle_weights;          ///< groups of weights in a bundle, ...
@@ -85,20 +82,20 @@ struct WgmmaArguments {
   int x_stage_bytes;
   int w_chunk_bytes;
   int w_stage_bytes;    ///< 0: the weights of a group stay in shared memory
-  int w_region_offset;  ///< in shared memory, as the next two
+  int w_region_offset;  ///< in shared memory, as are the next two
   int stages_offset;
   int out_offset;
   int out_pitch_bytes;  ///< between rows of results
-  int x_copy;           ///< bytes per copy of x: 16, 4, or 2 for addresses that allow nothing else
-  int y_store;          ///< bytes per store of y, alike
+  int x_copy;           ///< bytes of a copy of x: 16, 4, or 2 for addresses that allow no other
+  int y_store;          ///< bytes of a store of y, likewise
   Activation activation;
-  bool just_packed = false;  ///< kernels ahead may write the weights: wait for them first
+  bool just_packed = false;  ///< earlier kernels may write the weights: wait for them first
 };
 
 namespace wgmma {
 
-/// Where unit `unit` of a sample's row lies (planes): the terms that one
-/// instruction reads of two neighbouring samples, in different banks.
+/// The place of unit `unit` of a sample's row (planes). The terms that one instruction reads of two
+/// neighbouring samples lie in different banks.
 template <int Words>
 __device__ inline int swizzled(int unit, int sample) {
   if constexpr (Words == 8) return (unit ^ (unit >> 2 & 6)) ^ (sample & 1);
@@ -114,9 +111,8 @@ struct Tile {
   std::int64_t n0;
 };
 
-/// Streamed weights: tiles that share samples run together, over only so many
-/// groups that their weights stay in L2 until the last samples. The order is i,
-/// bundle of j groups, samples, j group of the bundle, outputs.
+/// Streamed weights: tiles that share samples run together, over only as many groups as leave their weights
+/// in L2 until the last samples. The order is i, bundle of j groups, samples, j group of the bundle, outputs.
 __device__ inline Tile streamed_tile(const WgmmaArguments& p, std::uint32_t index, int tile_n) {
   const std::uint32_t k_tiles = p.k_tiles.value();
   const std::uint32_t j_groups = p.j_groups.value();
@@ -165,7 +161,7 @@ struct Share {
 __device__ inline Share share_of_block(const WgmmaArguments& p) {
   if (p.w_stage_bytes != 0) return {blockIdx.x, p.tiles, gridDim.x};
   if (p.blocks_per_group != 0) {
-    // All groups go through the samples together: they share rows of memory.
+    // All groups go through the samples together, because they share rows of memory.
     const std::uint32_t group = blockIdx.x / p.blocks_per_group;
     return {group * p.n_tiles.value() + blockIdx.x % p.blocks_per_group, (group + 1) * p.n_tiles.value(),
             p.blocks_per_group};
@@ -198,7 +194,7 @@ class Producer {
       column_ = thread % units;
       to_ = l_ * units * 16;
     } else {
-      // Where units do not divide the threads, the last threads have nothing to copy.
+      // If the units do not divide the threads, the last threads have nothing to copy.
       row_ = thread < kRows * kRowUnits ? thread / kRowUnits : Traits::tile_n;
       const int unit = thread % kRowUnits;
       if constexpr (Traits::form == XForm::rows) {
@@ -229,7 +225,7 @@ class Producer {
         group_parity ^= 1;
         if (threadIdx.x == 0) load_group(tile_at(p_, index, Traits::tile_n));
       }
-      ptx::wait_for_earlier_kernels();  // packed weights do not depend on them, x does
+      ptx::wait_for_earlier_kernels();  // x depends on them, packed weights do not
       for (; index < group_end; index += share.step) {
         enter_tile(tile_at(p_, index, Traits::tile_n));
         for (int chunk = 0; chunk < p_.chunks; chunk += Traits::sub_chunks) {
@@ -290,7 +286,7 @@ class Producer {
       from_ += p_.x_chunk_step;
       terms_left_ -= 16;
     }
-    // Ordinary stores are published by an ordinary arrival. (racecheck takes every arrival for one.)
+    // An ordinary arrival publishes ordinary stores. (racecheck treats every arrival as one.)
     if (for_racecheck ||
         (Traits::half && (p_.x_copy == 2 || (p_.x_copy == 4 && Traits::form != XForm::planes)))) {
       ptx::commit_copies();
@@ -308,17 +304,18 @@ class Producer {
       load_units(to + to_);
   }
 
-  /// Bytes of the thread's unit that exist, when copies may be of 16 bytes.
+  /// Bytes of the thread's unit that exist, for copies of 16 bytes.
   __device__ int unit_bytes() const {
     if constexpr (Traits::form == XForm::rows) return min(max(terms_left_, 0), 8) * 2;
-    if constexpr (Traits::x.words % 4 == 0)  // units do not reach over terms
+    if constexpr (Traits::x.words % 4 == 0)  // units do not cross terms
       return terms_left_ > 0 ? min(max(j_left_, 0) * Traits::element_bytes, 16) : 0;
-    // All j are in the block: so many bytes until the last term's end. It may be too far away to count them.
+    // All j are in the block: the bytes up to the end of the last term. `many` limits the number, which might
+    // overflow.
     constexpr int column_bytes = Traits::form == XForm::lines ? Traits::element_bytes : 4, many = 1 << 16;
     return min(max((min(terms_left_, many) * Traits::x.words - column_) * column_bytes, 0), 16);
   }
 
-  /// Units of 16 bytes, one of each kRows-th sample.
+  /// Copies units of 16 bytes, one of each kRows-th sample.
   __device__ void load_units(std::uint32_t to) const {
     const std::byte* from = from_;
     std::int64_t step = kRows * p_.x_row_step;
@@ -352,7 +349,7 @@ class Producer {
       } else {
 #pragma unroll
         for (int word = 0; word < 4; ++word) {
-          // From the unit's first word: terms further, and j.
+          // Counted from the unit's first word: terms, and j.
           const int term = (column_ + word) / Traits::x.words;
           const int j = ((column_ + word) % Traits::x.words - column_) * Traits::word_products;
           load_word(unit_to + word * 4, from + (term * p_.d + j) * Traits::element_bytes,
@@ -362,11 +359,11 @@ class Producer {
     }
   }
 
-  /// One word; `elements` of j exist, counted from its first.
+  /// Copies one word; `elements` of its j exist.
   __device__ void load_word(std::uint32_t to, const std::byte* from, int elements) const {
     if (p_.x_copy >= 4) {
       ptx::copy_async_4(to, elements > 0 ? from : p_.x, elements > 0);
-    } else if constexpr (Traits::half) {  // addresses of single elements
+    } else if constexpr (Traits::half) {  // addresses that are aligned to single elements
       const auto* pair_from = reinterpret_cast<const std::uint16_t*>(from);
       std::uint32_t pair = 0;
       if (elements > 0) pair = pair_from[0];
@@ -375,7 +372,7 @@ class Producer {
     }
   }
 
-  /// A row of samples for each of 16 l, in swizzled units of 16 bytes.
+  /// Copies a row of samples for each of 16 l, in swizzled units of 16 bytes.
   __device__ void load_columns(std::uint32_t to) const {
     constexpr int per_unit = 16 / Traits::element_bytes;
     constexpr int row_bytes = Traits::tile_n * Traits::element_bytes;
@@ -406,7 +403,8 @@ class Producer {
   const WgmmaArguments& p_;
   std::uint32_t shared_;
   Barriers barriers_;
-  // What this thread copies of a chunk: term, word of j or unit of samples, sample; and where to.
+  // This thread's share of a chunk: term, word of j or unit of samples, sample; and its place in shared
+  // memory.
   int l_ = 0, column_ = 0, row_ = 0, to_ = 0;
   // Its source in this chunk, and how much of it exists.
   const std::byte* from_ = nullptr;

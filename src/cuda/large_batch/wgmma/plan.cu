@@ -1,3 +1,4 @@
+// The kernel `wgmma`: its launch and its entry in the table.
 #include <cuda_runtime.h>
 
 #include <memory>
@@ -58,8 +59,8 @@ class WgmmaExecutor final : public CudaExecutor {
   Problem problem_;
   WgmmaConfig config_;
   WgmmaKernel kernel_;
-  /// Whether a multiprocessor has one block. Two blocks that begin while the packing kernel ends would both
-  /// take the first multiprocessor that is free, and another would have none.
+  /// Whether a multiprocessor has one block only. Two blocks that begin while the packing kernel ends would
+  /// both go to the first free multiprocessor, and another would have none.
   bool is_alone_;
 };
 

@@ -1,3 +1,4 @@
+// The kernel `wgmma`: the choice of a config, its arguments and the cost model.
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -14,7 +15,7 @@ int words_of(const WgmmaShape& shape, int word_products) {
   return shape.products / word_products * (shape.split_words ? 2 : 1);
 }
 
-/// The shape with as many words as needed that wastes the fewest outputs; of equals the widest.
+/// The shape with as many words as needed that wastes the fewest outputs; of equal ones the widest.
 std::size_t choose_shape(std::span<const WgmmaShape> shapes, XForm form, std::int64_t words,
                          int word_products, std::int64_t b) {
   int block_words = 1 << 20;
@@ -31,7 +32,7 @@ std::size_t choose_shape(std::span<const WgmmaShape> shapes, XForm form, std::in
   return best;
 }
 
-/// Sizes in shared memory with this many stages.
+/// Computes the sizes in shared memory for this many stages.
 void lay_out(WgmmaConfig& config, int element) {
   constexpr int barriers = 256;
   const WgmmaShape& shape = config.shape;
@@ -42,7 +43,7 @@ void lay_out(WgmmaConfig& config, int element) {
   } else {
     const bool whole = shape.form == XForm::rows || shape.form == XForm::lines;
     const int row = shape.n * (whole ? shape.products * 2 : config.words * 4);
-    // Rows that one store instruction writes begin in different banks.
+    // The padding makes rows that one store instruction writes begin in different banks.
     const int padding = whole ? 16 : config.words == 2 ? 64 : 32;
     config.out_pitch_bytes = row + padding;
     out_bytes = (shape.split_words ? 4 : 8) * 16 * config.out_pitch_bytes;
@@ -67,7 +68,7 @@ void share_out(WgmmaConfig& config, const Product& p, const GpuFacts& gpu, int e
   config.blocks = static_cast<int>(std::min<std::int64_t>(groups * n_tiles, gpu.multiprocessors));
   if (config.resident) {
     const std::int64_t per_group = config.blocks / groups;
-    // A few idle blocks cost less than groups that are at different samples.
+    // A few idle blocks cost less than groups that work at different samples.
     if (per_group > 0 && per_group * groups * 100 >= 92 * config.blocks) {
       config.blocks_per_group = static_cast<int>(per_group);
       config.blocks = static_cast<int>(per_group * groups);
@@ -80,8 +81,8 @@ void share_out(WgmmaConfig& config, const Product& p, const GpuFacts& gpu, int e
   }
 }
 
-/// Rows of j longer than a run cost a look-up in the first cache for each run, and collide there where d is a
-/// multiple of 32; runs of half a sector cost more.
+/// The cost of runs. A row of j that is longer than a run costs a look-up in the L1 cache for each run.
+/// Look-ups collide if d is a multiple of 32. Runs of half a sector cost more.
 double share_of_runs(std::int64_t d) {
   if (d % 32 == 0) return 1.7;
   if (d > 16 && d % 16 == 8) return 2.2;
@@ -102,8 +103,8 @@ WgmmaConfig wgmma_config(const Problem& problem, const GpuFacts& gpu) {
                                                                   : XForm::planes;
   const int word_products = half && form == XForm::planes ? 2 : 1;
   // 32 bytes of j are a whole sector of memory. With d = 24, 40, ... every other row of j begins in the
-  // middle of one and the last run of a row is half empty: runs of 16 bytes leave room for twice as many
-  // outputs.
+  // middle of a sector, and the last run of a row is half empty. Runs of 16 bytes leave room for twice as
+  // many outputs.
   const std::int64_t max_words = half && p.d > 8 && p.d % 16 == 8 ? 4 : 8;
   const std::int64_t d_words = form == XForm::columns ? 1 : divided_up(p.d, word_products);
   const std::int64_t words = std::min(d_words, max_words);
@@ -127,7 +128,7 @@ WgmmaConfig wgmma_config(const Problem& problem, const GpuFacts& gpu) {
                   .tile_k = config.shape.n,
                   .parts = half ? 1 : 2};
 
-  // Resident weights if the ring still has stages enough, and some samples to use them for.
+  // Weights are resident if the ring still has enough stages, and there are enough samples to use them for.
   for (const bool resident : {true, false}) {
     config.resident = resident;
     for (config.stages = kMaxStages; config.stages >= (resident ? 3 : 2); --config.stages) {
@@ -155,7 +156,7 @@ WgmmaArguments wgmma_arguments(const Problem& problem, const WgmmaConfig& config
     x_copy = common_alignment(least, x, p.x_feature * bytes);
     y_store = common_alignment(least, y, p.y_feature * bytes);
   } else {
-    // Units of 16 bytes: of some j of one term, or of whole terms, which then are contiguous.
+    // Units of 16 bytes hold some j of one term, or whole terms, which then are contiguous.
     const std::int64_t x_block = p.a == 1 ? 0 : p.c * p.d * bytes;
     const bool whole_terms = config.order.j_count == p.d;
     x_copy = common_alignment(least, x, p.x_sample * bytes, whole_terms ? x_block : p.d * bytes);
@@ -164,7 +165,7 @@ WgmmaArguments wgmma_arguments(const Problem& problem, const WgmmaConfig& config
     const std::int64_t y_block = p.a == 1 ? 0 : p.b * p.d * bytes;
     y_store = config.order.j_groups == 1 ? common_alignment(least, y, p.y_sample * bytes, y_block)
                                          : common_alignment(least, y, p.y_sample * bytes, p.d * bytes);
-    // Pairs of j that a row of an odd d splits are stored one by one.
+    // Pairs of j that cross a row of an odd d are stored one by one.
     if (bytes == 2 && config.shape.form == XForm::planes && p.d % 2 == 1) y_store = 2;
   }
   const WgmmaOrder& order = config.order;
@@ -210,10 +211,9 @@ WgmmaArguments wgmma_arguments(const Problem& problem, const WgmmaConfig& config
 }
 
 double wgmma_seconds(const Problem& problem, const WgmmaConfig& config, const GpuFacts& gpu) {
-  // Seconds are a sum, because the parts overlap only in part: something fixed,
-  // something per tile of a block (the epilogue), and shares of the times that
-  // memory, L2 and tensor cores need at their peaks. Fitted to 64 patterns of the
-  // paper's grid on an H200; nine of ten come out within 0.84 and 1.5 of this.
+  // The prediction is a sum, because the parts overlap only partly: a fixed time, a time per tile of a block
+  // (the epilogue), and shares of the times that memory, L2 and tensor cores need at their peaks. Fitted to
+  // 64 patterns of the paper's grid on an H200; nine of ten take between 0.84 and 1.5 of the prediction.
   struct Shares {
     double fixed, per_tile, memory, l2, tensor;
   };
@@ -234,14 +234,14 @@ double wgmma_seconds(const Problem& problem, const WgmmaConfig& config, const Gp
   const double terms = real(config.order.chunks * 16);
 
   const double memory = problem.bytes() / gpu.memory_rate;
-  // Through L2: x for every tile, the weights for every tile unless they are resident.
+  // L2 delivers x for every tile, and the weights for every tile unless they are resident.
   const double x_elements = tiles * terms * config.order.j_count * config.tile_n;
   const double w_elements = config.resident ? 0.0 : tiles * real(config.order.group_elements());
-  // A block draws its share of what L2 gives, and no more where there are few.
+  // A block gets its share of L2's rate, and no more if there are few blocks.
   const double busy = std::max(config.blocks, 1) / real(gpu.multiprocessors);
   const double l2_rate = l2_over_memory * gpu.memory_rate * std::min(busy, 1.0);
   double l2 = (x_elements + w_elements) * element / l2_rate;
-  // Pairs of j that a row of an odd d splits are copied element by element.
+  // Pairs of j that cross a row of an odd d are copied element by element.
   const bool elementwise = config.shape.form == XForm::planes && half && p.d % 2 == 1;
   if (elementwise) l2 *= 12;
   if (half && first && rounds > 1) l2 *= share_of_runs(p.d);
@@ -249,7 +249,7 @@ double wgmma_seconds(const Problem& problem, const WgmmaConfig& config, const Gp
   const double rate = half ? 2048 : 1024;  // multiply-adds per clock and multiprocessor
   const double tensor =
       rounds * terms * config.order.j_count * config.tile_n * config.shape.n * products / rate / gpu.clock_hz;
-  // A block's only tile has nothing to overlap with.
+  // If a block has only one tile, that tile has nothing to overlap with.
   const double l2_share = rounds > 1 ? shares.l2 : std::max(shares.l2, 1.0);
   return shares.fixed + rounds * shares.per_tile + shares.memory * memory + l2_share * l2 +
          shares.tensor * tensor;

@@ -1,4 +1,4 @@
-// Tiles of the wgmma kernel: those there are, and which of them a problem gets. Host code only.
+// The shapes of `wgmma`, and the config that a problem gets. Host code only.
 #pragma once
 
 #include <array>
@@ -12,9 +12,9 @@
 
 namespace kronsparse::cuda {
 
-// Every shape is a kernel. A tile has products · N / 2 sums a thread, at most
-// 128; compensated floats need twice as many. Fewer products a warpgroup leave
-// room for more outputs, hence fewer reads of x; d decides how many there must be.
+// Every shape has its own kernel. A thread has products · N / 2 sums, at most 128; compensated floats need
+// twice as many. Fewer products per warpgroup leave room for more outputs, and so fewer reads of x; d decides
+// how many there must be.
 inline constexpr std::array half_shapes = {
     WgmmaShape{XForm::planes, 8, true, 32, 1},    // d > 12: 32 bytes of j
     WgmmaShape{XForm::planes, 6, true, 32, 1},    // d from 9 to 12
@@ -54,19 +54,19 @@ inline constexpr std::array float_shapes = {
     WgmmaShape{XForm::columns, 1, false, 64, 2},
 };
 
-/// How a problem is cut up; all that a launch needs besides pointers.
+/// How a problem is divided: all that a launch needs besides pointers.
 struct WgmmaConfig {
   Arithmetic arithmetic = Arithmetic::f16;
   std::size_t shape_index = 0;  ///< in the table of its element size
   WgmmaShape shape{};
   int tile_n = 64;  ///< samples
-  int words = 1;    ///< of j in a block
+  int words = 1;    ///< words of j in a block
   int stages = 0;
   bool resident = false;  ///< the weights of a group stay in shared memory
   WgmmaOrder order{};
   int blocks = 0;
-  int blocks_per_group = 0;  ///< resident: 0 where blocks cannot be shared out evenly
-  int bundle_groups = 1;     ///< streamed: j groups whose weights stay in L2 together
+  int blocks_per_group = 0;  ///< resident weights: 0 if blocks cannot be shared out evenly
+  int bundle_groups = 1;     ///< streamed weights: j groups whose weights stay in L2 together
 
   int x_stage_bytes = 0;
   int w_chunk_bytes = 0;
@@ -80,7 +80,7 @@ struct WgmmaConfig {
 
 [[nodiscard]] WgmmaConfig wgmma_config(const Problem& problem, const GpuFacts& gpu);
 
-/// What the kernel of `config` is launched with; `weights` are packed in its order.
+/// The arguments for the kernel of `config`. `weights` are packed in its order.
 [[nodiscard]] WgmmaArguments wgmma_arguments(const Problem& problem, const WgmmaConfig& config,
                                              const Operands& operands, const void* weights);
 

@@ -1,12 +1,11 @@
-// The end of the wgmma kernel: bias and activation, then results in whole rows
-// through shared memory.
+// The end of the kernel `wgmma`: bias and activation, then results in whole rows through shared memory.
 #pragma once
 
 #include "cuda/large_batch/wgmma/loads.cuh"
 
 namespace kronsparse::cuda {
 
-/// Every constant of a kernel that follows from its arithmetic and shape.
+/// Every constant of a kernel, from its arithmetic and shape.
 template <Arithmetic A, WgmmaShape S>
 struct WgmmaTraits {
   static constexpr Arithmetic arithmetic = A;
@@ -19,7 +18,7 @@ struct WgmmaTraits {
   static constexpr int n = S.n;
   static constexpr int sub_chunks = S.sub_chunks;
   static constexpr int word_products = half && S.form == XForm::planes ? 2 : 1;
-  static constexpr int words = products / word_products;  ///< of one warpgroup
+  static constexpr int words = products / word_products;  ///< words of one warpgroup
   static constexpr XTile x = x_tile(S, element_bytes);
   static constexpr int tile_n = x.samples;
 
@@ -33,16 +32,16 @@ struct WgmmaTraits {
 namespace wgmma {
 
 template <class Traits>
-using Sums = float[Traits::products][Traits::n / 2];
+using Sums = float[Traits::products][Traits::n / 2];  // (j, sums of a lane)
 
-/// What of the block's tile a lane holds: results of samples `row` and `row` + 8,
-/// outputs 8q + 2t and 8q + 2t + 1 for every q.
+/// A lane's place in the block's tile. It holds results of samples `row` and `row` + 8, for outputs 8q + 2t
+/// and 8q + 2t + 1 of every q.
 struct LanePlace {
-  int warpgroup;  ///< 0 or 1, of the consumers
+  int warpgroup;  ///< 0 or 1, among the consumers
   int warp;       ///< in the warpgroup
   int g, t;       ///< lane = 4g + t
   int warp_row;   ///< the warp's first sample in the tile
-  int row;        ///< the lane's first
+  int row;        ///< the lane's first sample
   int word;       ///< the warpgroup's first word of j
 };
 
@@ -60,7 +59,7 @@ __device__ inline LanePlace lane_place() {
   return at;
 }
 
-/// The sum of one result by FMA alone, for those whose split gave no number.
+/// The sum of one result by FMA alone, for results whose split gave no number.
 __device__ __noinline__ inline float sum_again(const WgmmaArguments& p, std::int64_t i, std::int64_t k,
                                                std::int64_t j, std::int64_t n) {
   const auto* x = reinterpret_cast<const float*>(p.x) + n * p.x_sample + (i * p.c * p.d + j) * p.x_feature;
@@ -79,7 +78,7 @@ __device__ inline void finish(const WgmmaArguments& p, const LanePlace& at, cons
                               Sums<Traits>& sums) {
   bool needed = p.bias != nullptr || p.activation != Activation::none;
   if constexpr (Traits::compensated) {
-    // Only an infinity or a NaN times zero is not zero.
+    // Zero times a sum is not zero only for an infinity or a NaN.
     float zeros = 0.0f;
 #pragma unroll
     for (int j = 0; j < Traits::products; ++j)
@@ -104,7 +103,7 @@ __device__ inline void finish(const WgmmaArguments& p, const LanePlace& at, cons
     }
 }
 
-/// The words of word columns w for one (sample, output), as they lie in y.
+/// Word `word` of one (sample, output), as it lies in y.
 template <class Traits>
 __device__ inline std::uint32_t word_of(const Sums<Traits>& sums, int word, int e) {
   if constexpr (Traits::word_products == 2)
@@ -113,7 +112,7 @@ __device__ inline std::uint32_t word_of(const Sums<Traits>& sums, int word, int 
     return __float_as_uint(sums[word][e]);
 }
 
-/// A lane's results of one sample (its first or its second), at their places in the sample's row.
+/// Puts a lane's results of one sample (its first or its second) at their places in the sample's row.
 template <class Traits>
 __device__ inline void stage_row(const LanePlace& at, const Sums<Traits>& sums, int lower,
                                  std::uint32_t row) {
@@ -157,7 +156,7 @@ __device__ inline void stage_row(const LanePlace& at, const Sums<Traits>& sums, 
   }
 }
 
-/// Vectors of some j of each output, from a staged row; several at a time are under way.
+/// Stores vectors of some j of each output from a staged row; several loads are under way at a time.
 template <class Traits>
 __device__ inline void store_runs(const WgmmaArguments& p, std::byte* to, std::uint32_t from, int outputs,
                                   int lane) {
@@ -177,13 +176,13 @@ __device__ inline void store_runs(const WgmmaArguments& p, std::byte* to, std::u
   }
 }
 
-/// batch_first: the 16 samples of a warp (of a pair of warps, where they hold
-/// different j of the same samples) as rows in shared memory. Rows that are
-/// contiguous in y leave by the copy engine while the next tile is computed.
+/// batch_first: puts the 16 samples of a warp into shared memory as rows. (With split_words two warps hold
+/// different j of the same samples and share the rows.) Rows that are contiguous in y leave by the copy
+/// engine while the next tile is computed.
 template <class Traits>
 __device__ inline void store_rows(const WgmmaArguments& p, const LanePlace& at, const Tile& tile,
                                   const Sums<Traits>& sums, std::uint32_t out) {
-  constexpr int rows = Traits::split_words ? 8 : 16;  // that this warp stores
+  constexpr int rows = Traits::split_words ? 8 : 16;  // rows that this warp stores
   const int first_row = Traits::split_words ? at.warpgroup * 8 : 0;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int buffer_index = Traits::split_words ? at.warp : at.warpgroup * 4 + at.warp;
@@ -202,7 +201,7 @@ __device__ inline void store_rows(const WgmmaArguments& p, const LanePlace& at, 
   const int bytes = left_k * (whole ? Traits::products * 2 : Traits::x.words * 4);
 
   ptx::wait_bulk_stores();
-  meet();  // the rows of the tile before have left
+  meet();  // the rows of the previous tile have left
   stage_row<Traits>(at, sums, 0, buffer + at.g * p.out_pitch_bytes);
   stage_row<Traits>(at, sums, 1, buffer + (at.g + 8) * p.out_pitch_bytes);
   ptx::fence_for_bulk();
@@ -246,13 +245,14 @@ __device__ inline void store_rows(const WgmmaArguments& p, const LanePlace& at, 
   }
 }
 
-/// batch_last: 32 outputs of a warpgroup at a time, each a row of its 64 samples.
+/// batch_last: stores 32 outputs of a warpgroup at a time, each as a row of its 64 samples.
 template <class Traits>
 __device__ inline void store_columns(const WgmmaArguments& p, const LanePlace& at, const Tile& tile,
                                      const Sums<Traits>& sums, std::uint32_t out) {
   constexpr int round_k = 32;
   constexpr int row_bytes = 64 * Traits::element_bytes;
-  constexpr int pitch = row_bytes + 16;  // 16 bytes: the rows of one instruction in different banks
+  constexpr int pitch = row_bytes + 16;  // 16 extra bytes put the rows of one instruction into different
+                                         // banks
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int thread = at.warp * 32 + lane;
   const std::uint32_t buffer = out + at.warpgroup * (round_k * pitch);

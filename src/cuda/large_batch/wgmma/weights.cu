@@ -1,3 +1,4 @@
+// The order of weights of `wgmma` and `gemm`, as digits.
 #include "cuda/large_batch/wgmma/weights.cuh"
 
 namespace kronsparse::cuda {

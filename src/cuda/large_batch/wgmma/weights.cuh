@@ -1,10 +1,9 @@
-// The order in which the wgmma and gemm kernels read weights.
+// The order in which the kernels `wgmma` and `gemm` read weights.
 //
-// A block works on one group: J neighbouring j of one i, and one tile of N
-// outputs. What it reads for 16 terms l is contiguous ("a chunk"): for each of
-// the J products the N x 16 weights as wgmma's right operand, in blocks of 8
-// outputs by 16 bytes. A float is stored twice, as its TF32 part and as what
-// that leaves, so that nobody has to split it again.
+// A block works on one group: J neighbouring j of one i, and one tile of N outputs. A chunk is the weights of
+// a group for 16 terms l, and is contiguous: for each of the J products (N, 16) weights as wgmma's right
+// operand, in blocks of 8 outputs x 16 bytes. A float is stored twice, as its TF32 part and as the remainder,
+// so that nobody has to split it again.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,15 +17,15 @@
 namespace kronsparse::cuda {
 
 struct WgmmaOrder {
-  std::int64_t a, b, c, d;  ///< of the product: b outputs, c terms
+  std::int64_t a, b, c, d;  ///< sizes of the product: b outputs, c terms
   std::int64_t j_groups;    ///< groups of neighbouring j
   std::int64_t k_tiles;
-  std::int64_t chunks;  ///< of 16 terms, padded to whole stages
+  std::int64_t chunks;  ///< chunks of 16 terms, padded to whole stages
   int j_count;          ///< products in a group
   int tile_k;           ///< outputs in a tile, a multiple of 8
   int parts;            ///< 1, or 2 for floats
-  /// Half types: rows of 64 terms, one for each output, as the copy engine would swizzle them. Else blocks
-  /// of 8 outputs by 16 bytes, with terms in the order in which lanes hold x.
+  /// Half types: rows of 64 terms, one for each output, with the copy engine's swizzle. Else blocks of 8
+  /// outputs x 16 bytes, with terms in the order in which lanes hold x.
   bool swizzled_rows = false;
 
   /// Elements of one product in a chunk.
@@ -38,12 +37,11 @@ struct WgmmaOrder {
   [[nodiscard]] __host__ __device__ std::int64_t groups() const { return a * j_groups * k_tiles; }
   [[nodiscard]] __host__ __device__ std::int64_t elements() const { return groups() * group_elements(); }
 
-  /// Where in its product's chunk weight (k, l) lies; a float's rest lies tile_k · 16 further.
+  /// The place of weight (k, l) in its product's chunk. The remainder of a float lies tile_k · 16 further.
   ///
-  /// Lane 4g + t of a warp holds terms 4t to 4t + 3 of x, because it can read
-  /// them at once; the terms of the weights are permuted to match. Half types:
-  /// the tensor core's terms 2t, 2t+1 and 2t+8, 2t+9 are these four. Floats:
-  /// terms t and t+4 of the first step of 8, then of the second.
+  /// Lane 4g + t of a warp holds terms 4t to 4t + 3 of x, because it can read them at once; the terms of the
+  /// weights are permuted to match. Half types: the tensor core's terms 2t, 2t+1 and 2t+8, 2t+9 are these
+  /// four. Floats: terms t and t+4 of the first step of 8, then of the second.
   [[nodiscard]] __host__ __device__ int place_in_product(int k, int l) const {
     const int t = l / 4;
     const int eight = k / 8;
@@ -65,7 +63,7 @@ struct WgmmaOrder {
   }
 };
 
-/// The TF32 number nearest to a float, or the largest one; what is not finite stays as it is.
+/// The TF32 number nearest to a float, or the largest one. Infinities and NaN stay as they are.
 [[nodiscard]] __host__ __device__ inline std::uint32_t tf32_part(std::uint32_t bits) {
   constexpr std::uint32_t exponent = 0x7f800000u, kept = 0xffffe000u;
   if ((bits & exponent) == exponent) return bits;

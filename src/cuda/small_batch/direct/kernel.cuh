@@ -1,4 +1,9 @@
-// The product for small batches without shared memory for x: the kernel. direct_tiles.cuh says how it works.
+// The small-batch kernel `direct`: x goes straight from memory to registers. tiles.cuh says how it works.
+//
+// The path of the data: the copy engine brings a chunk of packed weights for each row and part of l to shared
+// memory, before the earlier kernel has ended. After it has ended, each warp loads x for a few steps into
+// registers, multiplies while the next loads are under way, and adds the partial sums of the warps that split
+// l through shared memory. Sums leave from registers to y.
 #pragma once
 
 #include "cuda/device/kernel_arguments.cuh"
@@ -10,13 +15,13 @@ namespace direct {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-/// Where a block stands.
+/// The position of a block.
 struct BlockPlace {
-  int row_block;  ///< of all i
+  int row_block;  ///< numbered through all i
   int i, first_row, first_sample;
 
   __device__ explicit BlockPlace(const Arguments& args) {
-    // Blocks of the same weights are neighbours: they read them at the same time.
+    // Blocks with the same weights are neighbours, so that they read them at the same time.
     const unsigned number = ptx::block_number();
     row_block = static_cast<int>(args.blocks_of_samples.quotient(number));
     const int sample_block =
@@ -40,7 +45,7 @@ struct BlockPlace {
 
 }  // namespace direct
 
-/// The kernel of one of the shapes, by its number: a kernel's template argument cannot be a class.
+/// The kernel of one shape, given by its number: a kernel's template argument cannot be a class.
 template <class T, std::size_t shape_number>
 __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32, 1)
     multiply_direct(const __grid_constant__ direct::Arguments args) {
@@ -55,8 +60,8 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
   const std::uint32_t base = ptx::shared_address(shared_memory);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0);
-  // A later kernel that reads its weights as given has nothing to do before this one has ended: its blocks
-  // would only take the places that are free now, and share multiprocessors while others do nothing.
+  // With weights as given, a later kernel has nothing to do before this one has ended. Its blocks would only
+  // take free places now, and then share multiprocessors while others are idle.
   if constexpr (!shape.as_given) {
     ptx::let_later_kernels_start();
     if (args.just_packed) ptx::wait_for_earlier_kernels();
@@ -81,21 +86,23 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
   const RowPlace row_place = place.row_place(args, row, sample_warp);
   const auto* x =
       static_cast<const std::uint16_t*>(args.x) + std::int64_t{place.i} * args.c * args.d + row_place.first_j;
-  int samples[tiles];  // where they begin; those that do not exist are the last, and not stored
+  int samples[tiles];  // (tiles): offset of each tile's sample; for samples that do not exist, that of the
+                       // last one; they are not stored
 #pragma unroll
   for (int tile = 0; tile < tiles; ++tile)
     samples[tile] =
         min(row_place.first_sample + tile * tile_samples + lane / 4, args.batch - 1) * args.x_sample;
   const int first_l = part * cut.steps * shape.step_l();
   read_arguments<0>(args, base + layout.unused);
-  __syncthreads();  // barriers are there
+  __syncthreads();  // barriers are initialised
 
   constexpr int result_tiles = shape.result_tiles(), operands = shape.operands();
   constexpr bool x_is_left = shape.x_is_left();
-  // The registers of one tile's loads are the left operand as they are. Its upper half are pairs that belong
-  // to the other product, whose lower half is then the wrong one: each has sums of its own.
+  // With one tile of samples the loaded registers are the left operand as they are. Its lower half (rows g)
+  // holds the pairs of the first product, its upper half (rows g + 8) those of the second. So each product
+  // has sums of its own, of which one half counts.
   constexpr bool is_crossed = x_is_left && tiles == 1;
-  float sums[is_crossed ? 2 : result_tiles][operands][4] = {};
+  float sums[is_crossed ? 2 : result_tiles][operands][4] = {};  // (tiles of samples, operands, 4 sums)
   using Rows = std::conditional_t<shape.as_given, RowsOfWeights<shape>, PackedWeights>;
   using Weights = std::conditional_t<shape.as_given, StepOfWeights<shape>, PackedWeights>;
   const auto multiply = [&](const StepOfX<shape>& x_of_step, const Weights& weights_of_step, int step) {
@@ -137,7 +144,7 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
 #pragma unroll
       for (int s = 0; s < at_once; ++s) {
         places[s].find(args, x, samples, first_l + s * step_l);
-        places[s].settle();  // before the wait
+        places[s].settle();  // computed before the wait
       }
 #pragma unroll
       for (int s = 0; s < at_once; ++s)
@@ -185,7 +192,8 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
   const auto gather = [&](float(&of_item)[floats], int item) {
 #pragma unroll
     for (int f = 0; f < floats; ++f) {
-      // All of an operand, or of one j after the other, of one tile of outputs.
+      // If x is the left operand, an item is the four sums of one operand. Otherwise it has all j of one or
+      // more sums of a tile of outputs.
       constexpr int items_of_outputs = shape.items() / outputs;
       const int at = item % items_of_outputs * (floats / block_j) + f / block_j;
       of_item[f] = x_is_left ? sums[item / operands][item % operands][f]
@@ -210,7 +218,7 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
     return;
   }
 
-  __syncthreads();  // the weights have been read, sums may take their place
+  __syncthreads();  // the weights have been read; sums may take their place
   const int first_item = (row * cut.sample_warps + sample_warp) * shape.items();
 #pragma unroll
   for (int item = 0; item < shape.items(); ++item) {
@@ -227,10 +235,10 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
   for (int item = warp; item < items; item += cut.warps()) {
     const std::uint32_t from = base + item * cut.l_warps * item_bytes + lane * 16;
     float of_item[floats] = {};
-    constexpr int parts_at_once = 4;  // whose loads do not wait for each other
+    constexpr int parts_at_once = 4;  // so that their loads do not wait for each other
 #pragma unroll 1
     for (int first_part = 0; first_part < cut.l_warps; first_part += parts_at_once) {
-      uint4 parts[parts_at_once][floats / 4];
+      uint4 parts[parts_at_once][floats / 4];  // (parts of l, fours of an item)
 #pragma unroll
       for (int p = 0; p < parts_at_once; ++p)
 #pragma unroll

@@ -1,4 +1,4 @@
-// The way of x to the tensor cores' registers, and of results to y. direct_tiles.cuh says how they lie.
+// The path of x to the tensor cores' registers, and of results to y. tiles.cuh says how they lie.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -11,7 +11,7 @@
 
 namespace kronsparse::cuda::direct {
 
-/// `count` elements at an address that allows nothing wider.
+/// Loads `count` elements one by one, for an address that allows no wider load.
 template <int count>
 __device__ __noinline__ uint4 load_elements(const std::uint16_t* from) {
   std::uint32_t words[4] = {};
@@ -20,11 +20,11 @@ __device__ __noinline__ uint4 load_elements(const std::uint16_t* from) {
   return {words[0], words[1], words[2], words[3]};
 }
 
-/// What is loaded in place of terms that do not exist: an address takes two instructions to choose, and a
-/// branch around a load ten.
+/// Zeros that are loaded in place of terms that do not exist. To choose an address takes two instructions; a
+/// branch around a load takes ten.
 static __device__ uint4 no_terms;
 
-/// `count` elements, 2, 4 or 8, into as many half-words.
+/// Loads `count` elements (2, 4 or 8) into half as many words.
 template <int count, bool vectors>
 __device__ inline void load_vector(std::uint32_t (&words)[count / 2], const std::uint16_t* from) {
   if constexpr (count == 8) {
@@ -43,19 +43,20 @@ __device__ inline void load_vector(std::uint32_t (&words)[count / 2], const std:
   }
 }
 
-/// x of one step: for each tile of samples four terms of the lane's sample, or eight.
+/// The x of one step: for each tile of samples, four (x as left operand: eight) terms of the lane's sample,
+/// with block_j neighbouring j each.
 template <Shape shape>
 class StepOfX {
   static constexpr int block_j = shape.block_j, tiles = shape.tiles, loads = shape.loads();
   static constexpr int load_words = shape.load / 2;
 
  public:
-  /// Where the lane's loads are.
+  /// The addresses of the lane's loads.
   struct Places {
     const std::uint16_t* of[loads][tiles];
 
-    /// `rows` is where the lane's samples begin. Terms that do not exist are zeros: what is there in memory
-    /// might be no number.
+    /// `rows` are the offsets of the lane's samples. Terms that do not exist are loaded as zeros, because the
+    /// memory there might hold NaN.
     __device__ void find(const Arguments& args, const std::uint16_t* x, const int (&rows)[tiles],
                          int first_l) {
       const int lane_in_four = static_cast<int>(threadIdx.x) % 4;
@@ -89,22 +90,22 @@ class StepOfX {
       }
   }
 
-  /// The lane's pair of terms, 0 or 1, or up to 3, of one j.
+  /// The pair of terms `number` (0 or 1; up to 3 if x is the left operand) of one j.
   [[nodiscard]] __device__ std::uint32_t pair(int tile, int j, int number) const {
     if constexpr (block_j == 1) return words_[tile][number];
     return pair_of_terms<block_j>(words_[tile], j, number);
   }
 
  private:
-  std::uint32_t words_[tiles][loads * load_words];
+  std::uint32_t words_[tiles][loads * load_words];  // (tiles of samples, words of the lane)
 };
 
-/// The outputs and samples of a row's warp.
+/// The first output, j and sample of a warp.
 struct RowPlace {
   int i, first_k, first_j, first_sample;
 };
 
-/// Bias, activation, rounding and the way to y.
+/// Bias, activation, rounding and the store to y.
 template <class T, Shape shape>
 class Store {
   static constexpr int block_j = shape.block_j, tiles = shape.tiles, outputs = shape.outputs;
@@ -119,8 +120,8 @@ class Store {
         feature_((std::int64_t{place.i} * args.b + k_) * args.d + place.first_j),
         y_(static_cast<T*>(args.y) + sample_ * args.y_sample + feature_) {}
 
-  /// An item: the sums of all j of one output of one sample, or of as many samples as make four of them; or
-  /// of two outputs of two samples, where x is the left operand.
+  /// Stores an item. If x is the right operand, an item has the sums of all j of one output and one sample,
+  /// or of as many samples as make up four sums. If x is the left operand, it has two outputs of two samples.
   template <bool plain>
   __device__ void item(const float (&sums)[floats], int number) const {
     constexpr int together = x_is_left ? 2 : block_j;
@@ -133,7 +134,7 @@ class Store {
         if (o < tiles)
           store<plain>(of_output, number % outputs * 8, (number / outputs * 2 + o) * tile_samples);
       } else {
-        // A lane has four sums of each j of a tile: of two samples for each of outputs g and g + 8.
+        // A lane has four sums of each j of a tile: of two samples, for outputs g and g + 8.
         constexpr int items_of_outputs = shape.items() / outputs;
         const int at = number % items_of_outputs * (floats / block_j) + o;
         store<plain>(of_output, number / items_of_outputs * 16 + at / 2 % 2 * 8,
@@ -145,7 +146,8 @@ class Store {
  private:
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
 
-  /// Neighbouring j of an output, or neighbouring outputs: so far from the lane's first.
+  /// Stores sums that are neighbours in y: neighbouring j of an output, or neighbouring outputs. `outputs_on`
+  /// and `samples_on` count from the lane's first.
   template <bool plain, int count>
   __device__ void store(float (&sums)[count], int outputs_on, int samples_on) const {
     const int left = args_.b - k_ - outputs_on;

@@ -1,4 +1,4 @@
-// The product for small batches without shared memory for x: launch and its entry in the table.
+// The small-batch kernel `direct`: its launch and its entries in the table.
 #include <string>
 
 #include "core/implementation.hpp"
@@ -12,10 +12,10 @@
 namespace kronsparse::cuda {
 namespace {
 
-/// Why neither of the two takes a problem; empty when they do.
+/// Why neither `direct` nor `unpacked` takes a problem; empty when they may.
 std::string common_refusal(const Problem& problem) {
   if (std::string reason = half_refusal(problem); !reason.empty()) return reason;
-  if (problem.layout != Layout::batch_first) return "takes batch_first only";
+  if (problem.layout != Layout::batch_first) return "takes batch_first only, not batch_last";
   if (std::string reason = batch_refusal(problem, direct::max_samples); !reason.empty()) return reason;
   const std::int64_t d = problem.pattern().d, terms = product_of(problem).c;
   if (d % 2 != 0 && d != 1) return message("takes even d and 1, not {}", d);
@@ -55,8 +55,8 @@ struct Direct {
   }
 };
 
-/// The same with weights as they are given, for those that may change: a product without a kernel that packs
-/// them first.
+/// The same kernel with weights as given, for weights that may change: it saves the kernel that packs them
+/// first.
 struct Unpacked {
   using Cut = direct::Cut;
   using Arguments = direct::Arguments;

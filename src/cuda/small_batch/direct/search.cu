@@ -1,3 +1,4 @@
+// The small-batch kernel `direct`: the search for the cheapest cut, and the cost model.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,17 +11,18 @@ namespace {
 
 constexpr std::int64_t max_blocks = std::int64_t{1} << 27;
 constexpr int max_l_warps = 16;
-constexpr std::int64_t max_offset = std::int64_t{1} << 31;  // of an element of x, from its i
+constexpr std::int64_t max_offset = std::int64_t{1} << 31;  // offset of an element of x from the start of its
+                                                            // i
 
-/// Blocks of the kernel that each multiprocessor gets.
+/// Blocks of the grid for each multiprocessor.
 double blocks_of_each(const Cut& cut, const Product& p, const GpuFacts& facts) {
   return std::ceil(static_cast<double>(blocks_of(cut, p)) / std::max(facts.multiprocessors, 1));
 }
 
-/// What a multiprocessor needs for one block, of shared_bytes + 1 KB.
+/// The shared memory that a multiprocessor needs for one block; 1 KB is the system's.
 double shared_bytes_of(const Cut& cut) { return shared_layout(cut).total + 1024.0; }
 
-/// Blocks that a multiprocessor has room for beside each other in so much shared memory.
+/// Blocks that fit on a multiprocessor beside each other in `memory` bytes of shared memory.
 double room_for_blocks(const Cut& cut, double memory) {
   const double threads = cut.warps() * 32, registers = 40 + cut.shape.registers();
   return std::max(
@@ -28,8 +30,8 @@ double room_for_blocks(const Cut& cut, double memory) {
       std::floor(std::min({memory / shared_bytes_of(cut), 65536 / (registers * threads), 2048 / threads})));
 }
 
-/// The shared memory that a multiprocessor has when the kernel asks for its own blocks': there are a few
-/// ways to divide it.
+/// The shared memory of a multiprocessor when the kernel asks for that of its own blocks: the hardware offers
+/// a few sizes.
 double shared_bytes_asked_for(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double all = static_cast<double>(facts.shared_bytes) + 1024;
   const double asked_for = all * shared_percent(cut, p, facts) / 100;
@@ -38,28 +40,28 @@ double shared_bytes_asked_for(const Cut& cut, const Product& p, const GpuFacts& 
   return all;
 }
 
-/// What things cost, in seconds, where weights are packed.
+/// Costs in seconds, for packed weights.
 struct Costs {
-  double start;           ///< of a kernel, and the way of the first bytes
-  double registers;       ///< a register of x or sums, for each step at once
-  double waiting;         ///< weights that could not be asked for ahead
-  double wave;            ///< blocks that others had to end for
-  double block;           ///< of all
-  double round;           ///< loads of x, however many steps at once
-  double step;            ///< of a warp
-  double item;            ///< of a warp: sums on their way to y
-  double exchanged;       ///< the same where they meet those of other warps
-  double warp;            ///< of a block
-  double sample_warps;    ///< that a block has several
-  double line;            ///< of x that a load needs
-  double byte_under_way;  ///< of x, where lines are used in parts
-  double operand;         ///< of weights, read from shared memory
-  double sum;             ///< that is exchanged or stored
-  double weights_ahead;   ///< times the time to read the weights, where they could not be asked for ahead
+  double start;           ///< launch, and the latency of the first bytes
+  double registers;       ///< per register of x or sums, for each step at once
+  double waiting;         ///< weights that could not be requested ahead
+  double wave;            ///< blocks that wait for others to end
+  double block;           ///< per block of the grid
+  double round;           ///< a round of loads of x, however many steps at once
+  double step;            ///< per step of a warp
+  double item;            ///< per item of a warp: sums on their way to y
+  double exchanged;       ///< the same when sums are added to those of other warps
+  double warp;            ///< per warp of a block
+  double sample_warps;    ///< once if a block has several sample warps
+  double line;            ///< per line of x that a load needs
+  double byte_under_way;  ///< per byte of x under way, if lines are used in parts
+  double operand;         ///< per operand of weights read from shared memory
+  double sum;             ///< per sum that is exchanged or stored
+  double weights_ahead;   ///< share of the time to read the weights, if they could not be requested ahead
   double weights_again;   ///< the same, for each block of samples
-  double half_sector;     ///< of x that another block fetches as well
+  double half_sector;     ///< per half sector of x that another block fetches as well
 };
-/// Fitted to 3,600 cuts of 83 problems on an H200: what they prefer takes 1.013 times as long as the best, in
+/// Fitted to 3,600 cuts of 83 problems on an H200: the preferred cuts take 1.013 times as long as the best in
 /// the mean, and 1.16 times at worst.
 constexpr Costs costs_of_several_j{.start = 0.30e-6,
                                    .registers = 0.58e-9,
@@ -98,12 +100,12 @@ constexpr Costs costs_of_one_j{.start = 0,
                                .weights_again = 0.104,
                                .half_sector = 0};
 
-/// Lines of 128 bytes that a warp's load needs: neighbouring terms lie d elements apart.
+/// Lines of 128 bytes that a warp's load touches: neighbouring terms lie d elements apart.
 double lines_of_load(const Shape& shape, const Product& p) {
   return p.d > shape.block_j ? std::max(8.0, static_cast<double>(std::min<std::int64_t>(p.d, 64)) / 2) : 8;
 }
 
-/// Seconds of a warp.
+/// Seconds of one warp.
 double steps_and_ending(const Cut& cut, const Costs& costs) {
   const Shape& shape = cut.shape;
   const double steps = std::ceil(1.0 * cut.steps / shape.at_once) * costs.round + cut.steps * costs.step;
@@ -120,7 +122,8 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double of_each = blocks_of_each(cut, p, facts);
   const double waves =
       std::ceil(of_each / room_for_blocks(cut, static_cast<double>(facts.shared_bytes) + 1024));
-  // The share of the next kernel's blocks that find room beside this one's, and can ask for their weights.
+  // The share of the next kernel's blocks that find room beside this one's, and can request their weights
+  // early.
   const double room = room_for_blocks(cut, shared_bytes_asked_for(cut, p, facts)) * facts.multiprocessors;
   const double waiting = 1 - std::clamp(room / blocks - 1, 0.0, 1.0);
   // The share of a block's samples that exist.
@@ -130,7 +133,8 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double step_loads = shape.loads() * shape.tiles * existing;
   const bool is_part = p.d > shape.block_j;
   const double lines = lines_of_load(shape, p);
-  const bool halves_sectors = is_part && cut.rows * shape.block_j % 16 != 0;  // blocks fetch them twice
+  const bool halves_sectors = is_part && cut.rows * shape.block_j % 16 != 0;  // blocks fetch some sectors
+                                                                              // twice
   const double weights = static_cast<double>(weight_bytes(cut, p)) / facts.memory_rate;
   const double sums = cut.l_warps == 1 ? 0 : warps * shape.items() * shape.item_floats();
   const double stores = warps / cut.l_warps * shape.items() * existing;
@@ -146,7 +150,7 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
          (halves_sectors ? blocks * warps * cut.steps * step_loads * lines * costs.half_sector : 0);
 }
 
-/// Seconds that cuts of one shape take at least whose l is split in one way.
+/// A lower bound, in seconds, for the cuts of one shape and one split of l.
 class Bound {
  public:
   Bound(const Cut& cut, const Product& p, const GpuFacts& facts)
@@ -156,7 +160,7 @@ class Bound {
     const double row_warps =
         static_cast<double>(p.a * divided_up(p.b, shape.tile_k()) * cut.j_groups) * cut.l_warps;
     const double weights = row_warps * cut.chunk_bytes() / facts.memory_rate;
-    // For all rows and samples, however these are shared out to blocks and warps.
+    // The work for all rows and samples, however blocks and warps share them.
     const double sample_tiles = static_cast<double>(p.batch) / tile_samples;
     const double lines = cut.steps * shape.loads() * sample_tiles * lines_of_load(shape, p);
     const double operands = cut.steps * shape.operands() * std::ceil(sample_tiles / shape.tiles);
@@ -169,7 +173,7 @@ class Bound {
   }
 
   [[nodiscard]] double seconds() const { return common_ + warp_ + again_; }
-  /// The same with so many rows and samples of a block.
+  /// The same for given rows and samples of a block.
   [[nodiscard]] double seconds(const Cut& cut, double blocks) const {
     const double warps = cut.warps(), of_each = std::ceil(blocks / multiprocessors_);
     const double room = std::max(1.0, std::floor(65536 / (registers_ * warps)));
@@ -186,25 +190,25 @@ class Bound {
   double common_ = 0, warp_ = 0, again_ = 0, ahead_ = 0, registers_ = 0;
 };
 
-/// What things cost, in seconds, where weights are as given.
+/// Costs in seconds, for weights as given.
 struct CostsAsGiven {
-  double start;      ///< of a kernel that waits for the one ahead, and the way of the first bytes
-  double registers;  ///< a register of x, weights or sums
-  double wave;       ///< blocks that others had to end for
-  double block;      ///< of all
-  double round;      ///< loads, however many steps at once
-  double step;       ///< of a warp
-  double ending;     ///< sums that meet those of other warps
-  double warp;       ///< of a block
-  double x_line;     ///< that a load needs
+  double start;      ///< launch after the end of the earlier kernel, and the latency of the first bytes
+  double registers;  ///< per register of x, weights or sums
+  double wave;       ///< blocks that wait for others to end
+  double block;      ///< per block of the grid
+  double round;      ///< a round of loads, however many steps at once
+  double step;       ///< per step of a warp
+  double ending;     ///< sums that are added to those of other warps
+  double warp;       ///< per warp of a block
+  double x_line;     ///< per line that a load needs
   double weight_line;
-  double sum;      ///< that is exchanged or stored
-  double weights;  ///< times the time to read the weights
-  double sectors;  ///< times the same, for parts of sectors that blocks fetch again
+  double sum;      ///< per sum that is exchanged or stored
+  double weights;  ///< share of the time to read the weights
+  double sectors;  ///< share of the same, for parts of sectors that blocks fetch again
 };
-/// Fitted to 1,390 cuts of 48 problems on an H200 (results/h200-unpacked-cuts.csv): what they prefer
-/// takes 1.017 times as long as the best, in the mean, and 1.19 times at worst; 1.024 and 1.19 where a sixth
-/// of the problems is left out of the fit and tried.
+/// Fitted to 1,390 cuts of 48 problems on an H200 (results/h200-unpacked-cuts.csv): the preferred cuts take
+/// 1.017 times as long as the best in the mean, and 1.19 times at worst; 1.024 and 1.19 on a sixth of the
+/// problems left out of the fit.
 constexpr CostsAsGiven costs_as_given{.start = 0.451e-6,
                                       .registers = 8.99e-9,
                                       .wave = 0.569e-6,
@@ -219,8 +223,8 @@ constexpr CostsAsGiven costs_as_given{.start = 0.451e-6,
                                       .weights = 0.627,
                                       .sectors = 0.205};
 
-/// Blocks with weights as given that a multiprocessor has room for: each of its four parts has registers for
-/// so many warps.
+/// Blocks with weights as given that fit on a multiprocessor. Each of its four parts has registers for a
+/// number of warps.
 double room_as_given(const Cut& cut) {
   const Shape& shape = cut.shape;
   const int others = shape.x_is_left() ? (shape.outputs == 2 ? 48 : 54) : shape.load == 2 ? 60 : 36;
@@ -258,14 +262,15 @@ double predict_as_given(const Cut& cut, const Product& p, bool transposed, const
          weights * (costs.weights + again * cut.sample_blocks * costs.sectors);
 }
 
-/// The widest loads that every term of every sample allows, of several j of a term or of several terms with
-/// all their j, and the weights where they are as given; no tiles where there are none.
+/// The shape with the widest loads that every term of every sample allows; for weights as given, the weights
+/// must allow them, too. A load covers several j of one term, or several terms with all their j. A shape
+/// without tiles means: none.
 Shape widest_shape(const Product& p, bool as_given, bool transposed) {
   for (const Shape shape : {Shape{8, 8, 1}, Shape{4, 8, 1}, Shape{2, 8, 1}, Shape{4, 4, 1}, Shape{2, 2, 1},
                             Shape{1, 8, 1}, Shape{1, 4, 1}}) {
     const bool is_whole =
         shape.terms() == 1 ? p.d % shape.block_j == 0 : p.d == shape.block_j && p.c % shape.terms() == 0;
-    // The weights of neighbouring terms are no neighbours where the product is transposed.
+    // In a transposed product the weights of neighbouring terms are not neighbours.
     const bool takes_weights =
         !as_given || ((shape.terms() == 1 || !transposed) && p.b * p.c * p.d < max_offset);
     if (is_whole && takes_weights && (p.batch == 1 || p.x_sample % shape.load == 0)) return shape;
@@ -273,7 +278,7 @@ Shape widest_shape(const Product& p, bool as_given, bool transposed) {
   return {0, 0, 0};
 }
 
-/// The beginnings of cuts: their shapes, and how l is split. `packed_as` is null where any order will do.
+/// Visits the beginnings of cuts: their shapes, and how l is split. `packed_as` is null if any order will do.
 template <class Visitor>
 void for_each_beginning(const Problem& problem, bool as_given, const Cut* packed_as, Visitor&& visit) {
   const Product p = planned_product_of(problem);
@@ -283,9 +288,9 @@ void for_each_beginning(const Problem& problem, bool as_given, const Cut* packed
   const Shape widest = widest_shape(p, as_given, is_transposed(problem.operation));
   for (const Shape& shape : shapes) {
     if (shape.as_given != as_given || shape.block_j != widest.block_j || shape.load != widest.load) continue;
-    if (shape.tiles > 1 && shape.tiles / 2 >= all_tiles) continue;  // half of them would do
+    if (shape.tiles > 1 && shape.tiles / 2 >= all_tiles) continue;  // half of the tiles would do
     const std::int64_t all_steps = divided_up(p.c, shape.step_l()), j_groups = p.d / shape.block_j;
-    // More steps than that fit into no shared memory, and their bytes into no int.
+    // More steps would not fit into shared memory, nor their bytes into an int.
     constexpr std::int64_t max_steps = 1 << 10;
     if (all_steps > max_steps || divided_up(p.b, shape.tile_k()) * j_groups > max_blocks / p.a) continue;
     Cut cut;
@@ -301,8 +306,8 @@ void for_each_beginning(const Problem& problem, bool as_given, const Cut* packed
   }
 }
 
-/// Visits the ways to complete a cut: rows and samples of a block. `may_be` is asked before it is known
-/// whether it fits into shared memory.
+/// Visits the ways to complete a cut: rows and samples of a block. `may_be` is asked before the fit into
+/// shared memory is checked.
 template <class MayBe, class Visitor>
 void for_each_completion(Cut cut, const Product& p, const GpuFacts& facts, const Cut* packed_as,
                          MayBe&& may_be, Visitor&& visit) {
@@ -331,7 +336,7 @@ Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_a
   BestCut<Cut> best;
   branches.visit_promising(best, [&](const Cut& beginning, int branch) {
     const Bound bound(beginning, p, facts);
-    int number = branch * 16;  // ways to complete a cut
+    int number = branch * 16;  // at most 16 ways to complete a cut
     const auto may_be = [&](const Cut& cut) {
       return !best.excludes(bound.seconds(cut, static_cast<double>(blocks_of(cut, p))));
     };

@@ -1,20 +1,22 @@
-// The product for small batches without shared memory for x: how it is cut up, and how it works.
+// The small-batch kernel `direct`: shapes, cuts and the order of weights.
 //
-// x goes straight from memory to the registers that tensor cores read. Of the right operand, 16 terms by 8
-// samples, a lane holds four terms of one sample: it loads them with up to 8 neighbouring j of each, as they
-// lie, and byte permutations make pairs of terms of one j, which are the operands of as many products. Which
-// four terms they are is free: those that make a warp's loads contiguous; weights are packed in the order
-// that follows. Weights, the left operand, come by the copy engine before the kernel ahead has ended. Of a
-// result a lane holds all of these j of an output, and stores them together.
+// It is for batches up to 64 of half types in batch_first, with even d or d = 1. x needs no shared memory: it
+// goes straight from memory to the registers that tensor cores read. A lane of the right operand (16 terms x
+// 8 samples) holds four terms of one sample. It loads each of them with up to 8 neighbouring j, as they lie.
+// Byte permutations then pair the terms of one j: one load makes the operands of up to 8 products. Which four
+// terms a lane holds is free: it takes those that make a warp's loads contiguous, and the weights are packed
+// in the same order. The packed weights are the left operand. The copy engine brings them to shared memory
+// before the earlier kernel has ended. A lane ends up with all of these j of an output and stores them
+// together.
 //
-// Where d = 1 pairs of terms lie together. x is the left operand then, and 8 outputs are the other: blocks
-// can be small, and a multiprocessor takes in the next kernel's weights beside them.
+// For d = 1, pairs of terms are neighbours in memory. Then x is the left operand and 8 outputs are the right
+// one: blocks can be small, and a multiprocessor takes in the next kernel's weights beside them.
 //
-// A block loops over its share of l alone. What does not fit into its shared memory is more blocks, or
-// another kernel's problem.
+// A block loops over its part of l only. A problem whose part does not fit into shared memory needs more
+// blocks or another kernel.
 //
-// Weights that may change are not packed for one product: shapes that are `as_given` load them like x, as
-// they lie in the caller's array, and make operands of them in registers (direct_weights.cuh).
+// Weights that may change are not packed for a single product. Shapes that are `as_given` load them like x,
+// as they lie in the caller's array, and make operands of them in registers (weights.cuh).
 #pragma once
 
 #include <array>
@@ -28,34 +30,35 @@
 namespace kronsparse::cuda::direct {
 
 inline constexpr int tile_samples = 8;
-inline constexpr int operand_bytes = 32 * 16;  ///< weights of one j for one step: 16 bytes of each lane
+inline constexpr int operand_bytes = 32 * 16;  ///< weights of one j and one step: 16 bytes for each lane
 inline constexpr int max_samples = 64;
 
-/// What a warp computes at once; the compiler knows it.
+/// The work of a warp in one step, known to the compiler.
 struct Shape {
   int block_j;  ///< neighbouring j: 1, 2, 4 or 8
-  int load;     ///< elements of x that are loaded together: 8, of all of d, or those of one term; 4 if d = 1
-  int tiles;    ///< of 8 samples each
-  int outputs = 1;        ///< tiles of them that share x
+  int load;     ///< elements of x in one load: 8, of several terms if these have all of d; or those of one
+                ///< term; 4 if d = 1
+  int tiles;    ///< tiles of 8 samples each
+  int outputs = 1;        ///< tiles of outputs that share x
   int at_once = 2;        ///< steps whose x is in registers or on its way there
-  bool as_given = false;  ///< weights are not packed, and take the same way as x
+  bool as_given = false;  ///< weights are not packed and are loaded like x
 
-  /// Whether x is the left operand, of two tiles of samples, and a step has two products.
+  /// Whether x is the left operand, of two tiles of samples. A step then has two products.
   [[nodiscard]] __host__ __device__ constexpr bool x_is_left() const { return block_j == 1; }
   /// Outputs of a row, and terms of a step.
   [[nodiscard]] __host__ __device__ constexpr int tile_k() const { return outputs * (x_is_left() ? 8 : 16); }
   [[nodiscard]] __host__ __device__ constexpr int step_l() const { return x_is_left() ? 32 : 16; }
 
-  /// Of one load, and loads of the terms that a lane has of a step.
+  /// Terms of one load, and loads for the terms of a step that a lane holds.
   [[nodiscard]] __host__ __device__ constexpr int terms() const { return load / block_j; }
   [[nodiscard]] __host__ __device__ constexpr int loads() const { return step_l() / 4 / terms(); }
-  /// The term of a step that a lane of four holds at place `at`, 0 to 3 or 7.
+  /// The term of a step at place `at` (0 to 3, or 7) of a lane.
   [[nodiscard]] __host__ __device__ constexpr int term_of(int lane_in_four, int at) const {
     return cuda::term_of(terms(), lane_in_four, at);
   }
   /// Outputs of a tile whose weights a lane loads: g, or g and g + 8.
   [[nodiscard]] __host__ __device__ constexpr int lane_rows() const { return x_is_left() ? 1 : 2; }
-  /// What x, sums and weights as given take beside some 40 others.
+  /// Registers for x, sums and weights as given; some 40 others come on top.
   [[nodiscard]] __host__ __device__ constexpr int registers() const {
     const int weights = as_given ? at_once * outputs * lane_rows() * loads() * load / 2 : 0;
     return weights + (x_is_left() ? 4 * at_once * tiles + 4 * outputs * result_tiles()
@@ -63,12 +66,12 @@ struct Shape {
   }
   [[nodiscard]] __host__ __device__ constexpr int max_warps() const { return registers() <= 80 ? 16 : 8; }
 
-  /// Operands of weights that a step has, and tiles of samples that each is multiplied by.
+  /// Operands of weights in a step, and tiles of samples that each is multiplied by.
   [[nodiscard]] __host__ __device__ constexpr int operands() const { return block_j * outputs; }
   [[nodiscard]] __host__ __device__ constexpr int result_tiles() const {
     return x_is_left() ? (tiles + 1) / 2 : tiles;
   }
-  /// Sums that meet are exchanged by items: those of a lane that are stored together, at least four.
+  /// Warps exchange partial sums by items: the sums of a lane that are stored together, at least four.
   [[nodiscard]] __host__ __device__ constexpr int item_floats() const { return block_j < 4 ? 4 : block_j; }
   [[nodiscard]] __host__ __device__ constexpr int items() const {
     return operands() * result_tiles() * 4 / item_floats();
@@ -77,7 +80,7 @@ struct Shape {
   friend constexpr bool operator==(const Shape&, const Shape&) = default;
 };
 
-/// Those that others do not make up for: without any of some twenty more, no problem of 83 takes 1.07 times
+/// The shapes that no others can replace: without any of some twenty more, no problem of 83 takes 1.07 times
 /// as long.
 inline constexpr std::array shapes{
     Shape{8, 8, 1, 1},
@@ -116,27 +119,27 @@ inline constexpr std::array shapes{
 
 /// How a problem is cut into blocks and warps; fixed when the plan is made.
 ///
-/// A row is the outputs of a warp, of `block_j` neighbouring j; rows are numbered with j fastest. A block has
-/// warps for `rows` of them, each for `l_warps` parts of l, `steps` steps long, and these for `sample_warps`
-/// parts of the samples.
+/// A row is the outputs of a warp: tile_k() outputs of `block_j` neighbouring j. Rows are numbered with j
+/// fastest. A block has warps for `rows` rows; for `l_warps` parts of l of each, `steps` steps long; and for
+/// `sample_warps` parts of the samples of each of these.
 struct Cut {
   Shape shape{8, 8, 1};
   int steps = 1;
   int rows = 1, l_warps = 1, sample_warps = 1;
-  int row_blocks = 1;  ///< of one i
+  int row_blocks = 1;  ///< row blocks of one i
   int j_groups = 1;    ///< d / block_j
   int sample_blocks = 1;
 
   [[nodiscard]] __host__ __device__ int warps() const { return rows * l_warps * sample_warps; }
-  /// Of packed weights, which warps of different samples share.
+  /// Chunks of packed weights. Warps for different samples share them.
   [[nodiscard]] __host__ __device__ int chunks() const { return rows * l_warps; }
   [[nodiscard]] __host__ __device__ int chunk_bytes() const {
     return steps * shape.operands() * operand_bytes;
   }
 };
 
-/// Where things lie in a block's shared memory, in bytes. Packed weights are first; sums that meet take their
-/// place: [row][part of the samples][item][part of l][4 floats][lane].
+/// Offsets in a block's shared memory, in bytes. Packed weights come first. Sums that are exchanged take
+/// their place: [row][part of the samples][item][part of l][4 floats][lane].
 struct SharedLayout {
   int barriers;  ///< one for each chunk
   int unused;    ///< 4 bytes that nobody reads
@@ -155,8 +158,8 @@ struct SharedLayout {
 [[nodiscard]] __host__ __device__ inline PackedPlace packed_place(const Cut& cut, std::int64_t index) {
   Digits digits(index);
   const Shape& shape = cut.shape;
-  // Of m16n8k16. The left operand: the first pair of terms for outputs g and g + 8, then the second pair. The
-  // right operand: both pairs of output g for one product, then for the next; see multiply_direct.cuh.
+  // Operands of m16n8k16. The left one: the first pair of terms for outputs g and g + 8, then the second
+  // pair. The right one: both pairs of output g for one product, then for the next; see kernel.cuh.
   const auto in_pair = static_cast<int>(digits.take(2)), second = static_cast<int>(digits.take(2)),
              third = static_cast<int>(digits.take(2)), lane = static_cast<int>(digits.take(32));
   const std::int64_t operand = digits.take(shape.operands()), step = digits.take(cut.steps),
@@ -171,7 +174,7 @@ struct SharedLayout {
           .j = row % cut.j_groups * shape.block_j + operand % shape.block_j};
 }
 
-/// The same as digits.
+/// The same order as digits.
 [[nodiscard]] inline PackLayout pack_layout(const Problem& problem, const Cut& cut) {
   PackLayout layout = PackLayout::of(problem);
   const Shape& shape = cut.shape;
@@ -190,8 +193,7 @@ struct SharedLayout {
   return layout;
 }
 
-/// The numbers of a cut that packed_place() depends on: rows are numbered through all blocks, steps through
-/// all warps.
+/// The numbers that packed_place() depends on. Rows are numbered through all blocks, steps through all warps.
 [[nodiscard]] inline PackedOrder packed_order(const Cut& cut) {
   const Shape& shape = cut.shape;
   if (shape.as_given) return {};
@@ -200,7 +202,7 @@ struct SharedLayout {
                       std::int64_t{cut.steps} * cut.l_warps, std::int64_t{cut.rows} * cut.row_blocks,
                       cut.j_groups}};
 }
-/// Makes it a cut of this order; nothing else of it counts.
+/// Gives the cut this order. Its other numbers do not count.
 inline void take_order(Cut& cut, const PackedOrder& order) {
   const auto number = [&](std::size_t at) { return static_cast<int>(order.numbers[at]); };
   cut.shape = {number(0), number(1), number(3) != 0 ? 1 : 2, number(2)};
@@ -209,25 +211,25 @@ inline void take_order(Cut& cut, const PackedOrder& order) {
   cut.j_groups = number(6);
 }
 
-/// Everything one launch needs.
+/// The arguments of a launch.
 struct Arguments {
   const std::byte* weights;
-  int weights_of_i;        ///< elements; this and the next for weights as given
-  int k_stride, l_stride;  ///< from the weight of an output, or of a term, to the next one's
+  int weights_of_i;        ///< in elements; this and the next line are for weights as given
+  int k_stride, l_stride;  ///< from the weight of an output, or of a term, to the next one
   const void* x;
   void* y;
   const void* bias;  ///< null when there is none
   Cut cut;
   int batch;
   Activation activation;
-  bool x_vectors, y_vectors;  ///< whether they are aligned, weights as given like x: else elements are
+  bool x_vectors, y_vectors;  ///< whether x (and weights as given) and y are aligned; else elements are
                               ///< loaded and stored
   int b, c, d;
   int x_sample;
   std::int64_t y_sample;
-  std::uint32_t blocks;  ///< that have something to do
+  std::uint32_t blocks;  ///< blocks that have work
   Divisor row_blocks, blocks_of_samples, j_groups, sample_warps, l_warps;
-  bool just_packed = false;  ///< kernels ahead may write the weights: wait for them first
+  bool just_packed = false;  ///< earlier kernels may write the weights: wait for them first
 };
 
 }  // namespace kronsparse::cuda::direct

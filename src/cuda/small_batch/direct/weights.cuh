@@ -1,4 +1,4 @@
-// The way of weights as given to the tensor cores' registers: loads like those of x, and the same terms.
+// The path of weights as given to the tensor cores' registers: they are loaded like x, and in the same terms.
 #pragma once
 
 #include "cuda/device/ptx_sm90.cuh"
@@ -6,20 +6,20 @@
 
 namespace kronsparse::cuda::direct {
 
-/// Stands for both classes below where weights are packed: the copy engine brings them to shared memory.
+/// Stands for both classes below if weights are packed: the copy engine brings them to shared memory.
 struct PackedWeights {
   PackedWeights() = default;
   __device__ PackedWeights(const Arguments& /*args*/, const RowPlace& /*place*/) {}
   template <bool vectors>
   __device__ void load(const Arguments& /*args*/, const PackedWeights& /*from*/, int /*first_l*/) {}
   __device__ static void wait_for_copies(std::uint32_t barrier) { ptx::barrier_wait(barrier, 0); }
-  /// The operand of this number, of a step whose operands begin there for the lane.
+  /// Operand `number` of a step. `of_lane` is the lane's place in the step's first operand.
   [[nodiscard]] __device__ uint4 operand(int number, std::uint32_t of_lane) const {
     return ptx::load_shared_16(of_lane + number * operand_bytes);
   }
 };
 
-/// Where the weights of a lane's outputs begin.
+/// The addresses of the weights of a lane's outputs.
 template <Shape shape>
 class RowsOfWeights {
  public:
@@ -38,15 +38,15 @@ class RowsOfWeights {
   const std::uint16_t* rows_[shape.outputs * shape.lane_rows()];
 };
 
-/// Weights of one step: of each of the lane's outputs the terms that it has of x.
+/// The weights of one step: for each of the lane's outputs, the same terms that it holds of x.
 template <Shape shape>
 class StepOfWeights {
   static constexpr int rows = shape.outputs * shape.lane_rows(), loads = shape.loads();
   static constexpr int load_words = shape.load / 2;
 
  public:
-  /// Terms that do not exist are zeros, as those of x are: the product of a zero and what lies there might be
-  /// no number.
+  /// Terms that do not exist are loaded as zeros, as those of x are: the memory there might hold NaN, and
+  /// zero times NaN is NaN.
   template <bool vectors>
   __device__ void load(const Arguments& args, const RowsOfWeights<shape>& from, int first_l) {
     const int lane_in_four = static_cast<int>(threadIdx.x) % 4;
@@ -66,7 +66,7 @@ class StepOfWeights {
   }
 
   __device__ static void wait_for_copies(std::uint32_t /*barrier*/) {}
-  /// The operand of this number, in the words that packed weights would have: packed_place() says which.
+  /// Operand `number`, in the same words as packed weights: packed_place() says which.
   [[nodiscard]] __device__ uint4 operand(int number, std::uint32_t /*of_lane*/) const {
     if constexpr (shape.x_is_left()) {
       const auto& pairs = words_[number];
@@ -81,7 +81,7 @@ class StepOfWeights {
   }
 
  private:
-  std::uint32_t words_[rows][loads * load_words];
+  std::uint32_t words_[rows][loads * load_words];  // (outputs, words of the lane)
 };
 
 }  // namespace kronsparse::cuda::direct

@@ -1,14 +1,14 @@
-// The product for small batches in blocks of few outputs: sums of two blocks, from registers to y.
+// The small-batch kernel `narrow`: two blocks that split l add up their sums, from registers to y.
 //
-// A lane has sums of two samples, 8 apart, and each block ends up with one of them: those of the other it
-// sends away. So the first warpgroup, the keeper, collects one half of the block's sums, and the second, the
-// sender, the other half; warpgroups lend each other what they do not collect. Nothing is sorted on the way:
-// lanes with the same number have the same samples and outputs in every warpgroup and in both blocks, and
-// what a lane ends up with are neighbours in y. (More blocks, whose shares are no halves, go through rows of
-// samples: narrow_store.cuh.)
+// A lane has sums of two samples, 8 apart. Each block ends up with one of them and sends the sums of the
+// other away. So the first warpgroup, the keeper, collects one half of the block's sums, and the second, the
+// sender, collects the other half. Warpgroups lend each other the half that they do not collect. Nothing is
+// sorted on the way: lanes with the same number have the same samples and outputs in every warpgroup and in
+// both blocks, and a lane ends up with neighbours in y. (More than two blocks, whose shares are not halves,
+// exchange rows of samples: store.cuh.)
 //
-// What is sent takes longest, at some 20 bytes a clock: so the sender sends before it lends, and a piece as
-// soon as it is added up, and the keeper stores one piece while the next is on its way.
+// Sending takes longest, at some 20 bytes per clock. So the sender sends before it lends, and sends a piece
+// as soon as it is added up; the keeper stores one piece while the next is on its way.
 #pragma once
 
 #include <type_traits>
@@ -20,21 +20,21 @@ namespace kronsparse::cuda::narrow {
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// Which of its two samples a lane's first sums are of: the one that the block keeps, so that both blocks run
-/// the same code. Where wgmma reads x itself the order is fixed.
+/// Which of a lane's two samples its first sums belong to: the one that the block keeps, so that both blocks
+/// run the same code. If wgmma reads x itself, the order is fixed.
 template <int block_j>
 __device__ inline int first_half(const Arguments& args, const BlockPlace& place) {
   return block_j > 1 && args.cut.exchanges() ? place.rank : 0;
 }
 
-/// Half h of a lane's sums: of the wgmma accumulator of one j, outputs 8q + 2·(lane%4) + e are
-/// sums[4q + 2h + e]. Where they are numbered, it is as in y: (2q + e)·block_j + j.
+/// Half h of a lane's sums. In the wgmma accumulator of one j, outputs 8q + 2·(lane%4) + e are sums[4q + 2h +
+/// e]. Numbers of sums count as in y: (2q + e)·block_j + j.
 template <class T, int block_j, int outputs>
 class SumExchange {
  public:
-  using Sums = float[block_j][outputs / 2];
+  using Sums = float[block_j][outputs / 2];  // (j, sums of a lane)
 
-  /// Finds out what does not depend on sums: nobody waits for that yet.
+  /// Computes everything that does not depend on sums, while nobody waits for it.
   __device__ SumExchange(const Arguments& args, const BlockPlace& place, const SharedLayout& layout,
                          const Stages& stages, std::uint32_t base, int warp)
       : args_(args),
@@ -47,7 +47,8 @@ class SumExchange {
         received_barriers_(stages.received),
         lending_barriers_(stages.lending) {}
 
-  /// Of the lane's first output; with how many outputs of the block, from that one on, the sample has.
+  /// The place in y of the lane's first output. `there` counts the block's outputs that exist from that one
+  /// on, for the lane's sample.
   [[nodiscard]] __device__ YPlace<T> y_place(const BlockPlace& place) const {
     const int k = place.k + lane() % 4 * 2;
     const std::int64_t there = max(min(args_.b - k, std::int64_t{outputs}), std::int64_t{0});
@@ -56,9 +57,9 @@ class SumExchange {
         sample() < args_.batch ? static_cast<int>(there) : 0};
   }
 
-  /// By all warpgroups, after their products.
+  /// Called by all warpgroups, after their products.
   __device__ void run(Sums& sums, const YPlace<T>& to) const {
-    if (warp_ * 16 >= args_.cut.rows) {  // no samples, in any warpgroup and in both blocks
+    if (warp_ * 16 >= args_.cut.rows) {  // these warps have no samples, in any warpgroup and in both blocks
       if (args_.cut.warpgroups > 1) products_are_done<false>(warpgroup_);
       return;
     }
@@ -76,10 +77,11 @@ class SumExchange {
   static constexpr Shape shape{block_j, outputs};
   static constexpr int half_sums = shape.half_sums(), piece_sums = shape.piece_sums();
   static constexpr int pieces = shape.pieces();
-  static constexpr bool has_others = shape.max_warpgroups() > 2;  ///< beside the keeper and the sender
+  static constexpr bool has_others = shape.max_warpgroups() > 2;  ///< warpgroups beside the keeper and the
+                                                                  ///< sender
 
   [[nodiscard]] __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  /// That the lane ends up with.
+  /// The sample that the lane ends up with.
   [[nodiscard]] __device__ int sample() const { return warp_ * 16 + lane() / 4 + 8 * rank_; }
   [[nodiscard]] __device__ std::uint32_t lent_place(int half) const {
     return base_ + args_.lending.places[half][warp_] + lane() * 8;
@@ -92,8 +94,9 @@ class SumExchange {
     return lending_barriers_ + (four * 4 + number) * 8;
   }
 
-  /// Before anything is lent: products that read the stages where it goes are done, this warpgroup's or all.
-  /// Numbers of barriers are known to the compiler, which else takes all there are.
+  /// Waits or signals that the products that read these stages are done, those of one warpgroup or of all;
+  /// only then may sums be lent there. The numbers of barriers are constants: for a variable the compiler
+  /// would reserve all barriers.
   template <bool waits>
   __device__ void products_are_done(int warpgroup) const {
     const auto meet = [&](int number) {
@@ -119,7 +122,7 @@ class SumExchange {
   }
   [[nodiscard]] __device__ bool lends_in_own_stages() const { return args_.lending.done_threads == 128; }
 
-  /// That this thread's sums are lent, to who waits for them at that barrier.
+  /// Signals that this thread's sums are lent, to the warpgroup that waits at barrier `number`.
   template <int number>
   __device__ void tell() const {
     if constexpr (for_racecheck)
@@ -135,12 +138,12 @@ class SumExchange {
       ptx::barrier_of(number, args_.lending.meeting_threads);
   }
 
-  /// Sums are added up in the order of warpgroups, and of blocks, whoever does it (the first two may change
-  /// places): results do not depend on when others are ready.
+  /// Adds up sums in the order of warpgroups and of blocks, whoever does it (the first two may change
+  /// places). So results do not depend on who is ready first.
   ///
-  /// Nobody waits for the other block at the end. It stores to this one what the keeper here waits for, so
-  /// that this block is still there; it takes nothing from here, and what is under way to it comes from
-  /// registers and has left them.
+  /// Nobody waits for the other block at the end. The other block stores into this one what the keeper here
+  /// waits for, so this block is still there. The other block reads nothing from here, and the sums under way
+  /// to it have already left the registers.
   template <int kept>
   __device__ void share_out(Sums& sums, const YPlace<T>& to) const {
     constexpr int sent = 1 - kept;
@@ -163,7 +166,7 @@ class SumExchange {
       else
         receive_and_activate<kept>(sums, to);
     } else if (!has_others || warpgroup_ == 1) {
-      // What it lends itself can wait until all is sent.
+      // It lends only after everything is sent.
       if (!lends_in_own_stages()) products_are_done<false>(1);
       wait_for_lent<lent_to_sender>();
       if (!has_others || warpgroups == 2) {
@@ -194,8 +197,8 @@ class SumExchange {
     for (int piece = 0; piece < pieces; ++piece) body(piece);
   }
 
-  // What is lent are pairs of sums, of two outputs and one j, which are neighbours among registers:
-  // [warp][pair][lane]. (Vectors of four would have to be put together first.)
+  // Sums are lent in pairs, of two outputs and one j, which are neighbours among registers:
+  // [warp][pair][lane]. (Vectors of four would have to be assembled first.)
   template <int h>
   [[nodiscard]] __device__ static float* pair_of(Sums& sums, int pair) {
     return sums[pair % block_j] + pair / block_j * 4 + 2 * h;
@@ -209,7 +212,7 @@ class SumExchange {
       ptx::store_shared_floats(to + pair * 256, two[0], two[1]);
     }
   }
-  /// Loads do not wait for each other.
+  /// All loads are issued before the first is used.
   template <int h>
   __device__ static void add_lent(Sums& sums, std::uint32_t from, int piece) {
     constexpr int pairs = piece_sums / 2;
@@ -222,7 +225,7 @@ class SumExchange {
       two[0] += __uint_as_float(parts[at].x), two[1] += __uint_as_float(parts[at].y);
     }
   }
-  /// The same of the third warpgroup and the fourth, which lend both halves.
+  /// The same for the third and the fourth warpgroup, which lend both halves.
   template <int h>
   __device__ void add_of_others(Sums& sums, int half) const {
     if constexpr (has_others)
@@ -231,21 +234,22 @@ class SumExchange {
         for_pieces([&](int piece) { add_lent<h>(sums, lent_place(half) + of_warpgroup(w), piece); });
   }
 
-  // What is sent are fours of sums, in the order of y: [warp][four][lane]. Where their number leaves two
-  // over, these lie closer together.
+  // Sums are sent in fours, in the order of y: [warp][four][lane]. If two are left over, these lie closer
+  // together.
   [[nodiscard]] __device__ static float& sum_of(Sums& sums, int h, int number) {
     return sums[number % block_j][number / (2 * block_j) * 4 + 2 * h + number / block_j % 2];
   }
-  /// Counted from the lane's first.
+  /// The output of a sum, counted from the lane's first.
   [[nodiscard]] __device__ static int output_of(int number) {
     return number / (2 * block_j) * 8 + number / block_j % 2;
   }
-  /// Of features in y.
+  /// The distance in y, in features, from the lane's first sum.
   [[nodiscard]] __device__ std::int64_t distance(int number) const {
-    const std::int64_t d = block_j < 8 ? block_j : args_.d;  // some j of more are at least 8
+    const std::int64_t d = block_j < 8 ? block_j : args_.d;  // if a block has some of more j, block_j is at
+                                                             // least 8
     return output_of(number) * d + number % block_j;
   }
-  /// The lane's first, of all.
+  /// The number of the lane's first feature.
   [[nodiscard]] __device__ std::int64_t feature(const YPlace<T>& to) const {
     return to.y - static_cast<const T*>(args_.y) - sample() * args_.y_sample;
   }
@@ -254,7 +258,7 @@ class SumExchange {
     return all + first * 128 - (is_pair(first) ? lane() * 8 : 0);
   }
 
-  /// Calls body(number of the first sum) for fours of a piece.
+  /// Calls body(number of the first sum) for each four of a piece.
   template <class Body>
   __device__ static void for_fours(int piece, Body&& body) {
 #pragma unroll
@@ -320,7 +324,7 @@ class SumExchange {
       }
     });
   }
-  /// Of one vector of y; what does not exist is read elsewhere.
+  /// Loads the bias for one vector of y. For outputs that do not exist it reads another place.
   __device__ void load_bias(float* bias, int first, const YPlace<T>& to) const {
     constexpr int features = shape.lane_features();
     using Vector =
@@ -333,14 +337,14 @@ class SumExchange {
     for (int e = 0; e < features; ++e) bias[e] = static_cast<float>(values[e]);
   }
 
-  /// What needs more code goes where what was received has been, each lane's to its own place, and from there
-  /// through a loop.
+  /// Activations need more code. So each lane puts its sums back to where they were received, and takes them
+  /// from there through a loop.
   template <int h>
   __device__ void receive_and_activate(Sums& sums, const YPlace<T>& to) const {
     float bias[half_sums];
 #pragma unroll
     for (int number = 0; number < half_sums; ++number) {
-      bias[number] = -0.0f;  // which changes no sum
+      bias[number] = -0.0f;  // adding it changes no sum
       if (args_.bias != nullptr && output_of(number) < to.there)
         bias[number] =
             static_cast<float>(__ldcg(static_cast<const T*>(args_.bias) + feature(to) + distance(number)));
@@ -391,8 +395,8 @@ class SumExchange {
   const Arguments& args_;
   int rank_, warpgroup_, warp_;
   std::uint32_t base_;
-  std::uint32_t received_;  ///< the lane's
-  std::uint32_t lent_;      ///< by the same lane of the first warpgroup
+  std::uint32_t received_;  ///< the lane's place among received sums
+  std::uint32_t lent_;      ///< the place that the same lane of the first warpgroup lends in
   std::uint32_t received_barriers_;
   std::uint32_t lending_barriers_;  ///< for racecheck
 };

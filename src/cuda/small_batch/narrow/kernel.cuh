@@ -1,4 +1,9 @@
-// The product for small batches in blocks of few outputs: the kernel. narrow_tiles.cuh says how it works.
+// The small-batch kernel `narrow`. tiles.cuh says how it works.
+//
+// The path of the data: two producer warps bring x and weights to two rings of stages in shared memory.
+// Warpgroups take turns at the stages and multiply: x is the left operand (from shared memory for d = 1, else
+// sorted by j into registers), the weights are the right one. Partial sums stay in registers until the end.
+// Then warpgroups and the blocks of a cluster add them up (exchange.cuh, store.cuh), and they leave to y.
 #pragma once
 
 #include "cuda/device/kernel_arguments.cuh"
@@ -12,11 +17,11 @@ namespace narrow {
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// One warpgroup: every so many-th filling of the stages.
+/// One warpgroup. It takes every `warpgroups`-th filling of the stages.
 template <class T, int block_j, int outputs>
 class Consumer {
  public:
-  using Sums = float[block_j][outputs / 2];
+  using Sums = float[block_j][outputs / 2];  // (j, sums of a lane)
 
   __device__ Consumer(const Arguments& args, const BlockPlace& place, const Stages& stages, int warpgroup)
       : args_(args), place_(place), stages_(stages), warpgroup_(warpgroup) {}
@@ -33,7 +38,7 @@ class Consumer {
   static constexpr Shape shape{block_j, outputs};
   using Instruction = ptx::Wgmma<outputs>;
 
-  /// Calls body(x, weights, is the first of a stage) for every slab.
+  /// Calls body(x, weights, whether it is the first of a stage) for every slab.
   template <class Body>
   __device__ void for_slabs(Body&& body) {
     const Cut& cut = args_.cut;
@@ -58,7 +63,7 @@ class Consumer {
     }
   }
 
-  /// The stages before are used up: who fills them is told.
+  /// Tells the producers that the previous stages are used up.
   __device__ void release_used() const {
     if (used_x_ < 0 && used_weights_ < 0) return;
     if (!speaks_for_warp()) return;
@@ -89,11 +94,11 @@ class Consumer {
     });
   }
 
-  /// Loads of a slab overlap the products of the one before.
+  /// The loads of a slab overlap the products of the slab before.
   __device__ void multiply_sorted(Sums& sums) {
     using X = SortedX<block_j>;
     X x(args_, first_half<block_j>(args_, place_));
-    std::uint32_t left[X::steps * X::products][4];
+    std::uint32_t left[X::steps * X::products][4];  // (steps and j, words of an operand)
     for_slabs([&](std::uint32_t slab, std::uint32_t weights, bool is_first) {
 #pragma unroll
       for (int pass = 0; pass < X::passes; ++pass) {
@@ -124,7 +129,7 @@ class Consumer {
   const BlockPlace& place_;
   const Stages& stages_;
   int warpgroup_;
-  int used_x_ = -1, used_weights_ = -1;  ///< stages that are to be released
+  int used_x_ = -1, used_weights_ = -1;  ///< stages to be released
 };
 
 #endif
@@ -139,7 +144,7 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) std::byte shared_memory[];
   Cut cut = args.cut;
-  cut.shape = {block_j, outputs};  // what follows from it is then known to the compiler
+  cut.shape = {block_j, outputs};  // so that the compiler knows everything that follows from the shape
   const SharedLayout layout = shared_layout(cut);
   const std::uint32_t base = ptx::shared_address(shared_memory);
   const Stages stages(cut, layout, base);
@@ -157,8 +162,8 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
     read_arguments<sizeof(args.x_map)>(args, base + layout.unused);
     ptx::barrier_of(barriers_are_there, threads + producer_threads);
   }
-  // Where l is split, nothing is sent to a block that has not begun. All threads of a cluster meet here, and,
-  // where sums are copied from shared memory, once more when all have received what they were sent.
+  // If l is split, nothing may be sent to a block that has not begun. All threads of a cluster meet here. If
+  // sums are copied from shared memory, they meet once more when everybody has received them.
   if (cut.splits > 1) ptx::cluster_arrive_relaxed();
   const bool meets_again = cut.splits > 1 && !cut.exchanges();
   if (warpgroup == cut.warpgroups) {
@@ -196,7 +201,7 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
     exchange.run(sums, to);
     return;
   }
-  ptx::barrier_of(sums_are_there, threads);  // in place of the stages, which nobody reads now
+  ptx::barrier_of(sums_are_there, threads);  // they take the place of the stages, which nobody reads any more
   if (cut.splits > 1 && cut.warpgroups > 1) {
     if (warpgroup > 0) store.lend(sums, warpgroup);
     ptx::barrier_of(sums_are_there, threads);
@@ -214,7 +219,7 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
   store.finish(to);
   if (cut.splits > 1) {
     __syncwarp();
-    ptx::cluster_wait();  // others have received what is sent from here
+    ptx::cluster_wait();  // others have received the sums sent from here
   }
 #endif
 }

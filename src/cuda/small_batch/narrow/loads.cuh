@@ -1,5 +1,5 @@
-// The product for small batches in blocks of few outputs: what is brought to a block's stages, and x on its
-// way from there to the registers of wgmma.
+// The small-batch kernel `narrow`: the producers that fill a block's stages, and the path of x from there to
+// the registers of wgmma.
 #pragma once
 
 #include "cuda/device/ring.cuh"
@@ -10,9 +10,8 @@ namespace kronsparse::cuda::narrow {
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// What a single thread asks for one by one takes some 160 clocks each, whatever its size: copies are as
-/// large as they can be, lanes ask for stages side by side as long as these are free, and what does not
-/// change is known beforehand.
+/// A single thread takes some 160 clocks for each request, whatever its size. So copies are as large as
+/// possible, lanes request free stages side by side, and constants are computed beforehand.
 template <int block_j, int outputs>
 class Producer {
  protected:
@@ -28,12 +27,12 @@ class Producer {
 
   __device__ int slabs_of(int filling) const { return filling + 1 < fillings_ ? stage_slabs_ : last_slabs_; }
 
-  /// Calls request(filling, stage) for the stages that are free, each by some lane.
+  /// Calls request(filling, stage) for the stages that are free at first, each by one lane.
   template <class Request>
   __device__ void fill_free(Request&& request) const {
     for (int filling = lane_; filling < free_; filling += 32) request(filling, filling);
   }
-  /// The same for all others, as they become empty, by every lane that comes here.
+  /// The same for all other fillings, as stages become empty; every lane that calls this makes each request.
   template <class Request>
   __device__ void fill_again(Request&& request) const {
     RingPlace at;
@@ -47,7 +46,7 @@ class Producer {
   const Ring& ring_;
   int lane_;
   int stage_slabs_, fillings_;
-  int last_slabs_;  ///< of the last filling
+  int last_slabs_;  ///< slabs of the last filling
   int free_;        ///< fillings that find their stage empty
 };
 
@@ -94,7 +93,7 @@ class XProducer : Producer<block_j, outputs> {
     if (args.boxes && this->lane_ == 0) ptx::prefetch_map(&args.x_map);
   }
 
-  /// Where there are no boxes, all lanes copy.
+  /// If x does not come in boxes, all lanes copy.
   __device__ void run() const {
     if (!args_.boxes) {
       for (int filling = 0; filling < this->free_; ++filling) copy_elements(filling, filling);
@@ -111,7 +110,7 @@ class XProducer : Producer<block_j, outputs> {
     const int first = first_box_ + filling * this->stage_slabs_ * shape.slab_boxes();
     const std::uint32_t barrier = this->ring_.full(stage);
     std::uint32_t to = this->ring_.data(stage);
-    if (args_.cut.joins_boxes) {  // of the last filling as well: there is room
+    if (args_.cut.joins_boxes) {  // also for the last filling: there is room
       ptx::barrier_arrive_expecting(barrier, this->stage_slabs_ * shape.slab_boxes() * box_bytes_);
       ptx::copy_box(to, &args_.x_map, 0, 0, first, place_.i, barrier);
       return;
@@ -125,7 +124,7 @@ class XProducer : Producer<block_j, outputs> {
     }
   }
 
-  /// What the copy engine cannot take: to where it would have brought it.
+  /// Copies an x that the copy engine cannot take, to the same places.
   __device__ void copy_elements(int filling, int stage) const {
     const Cut& cut = args_.cut;
     constexpr int units = box_row_bytes / 16;
@@ -135,7 +134,7 @@ class XProducer : Producer<block_j, outputs> {
     const std::int64_t end = args_.c * args_.d;
     for (int at = this->lane_; at < boxes * cut.rows * units; at += 32) {
       const int unit = at % units, row = at / units % cut.rows, box = at / units / cut.rows;
-      // Where the unit lies among those of i; with some j of more, it is 8 of them.
+      // The unit's offset within i. If the block has some of more j, a unit is 8 j of one term.
       std::int64_t feature = first * args_.d + box * (box_row_bytes / 2) + unit * 8;
       if constexpr (block_j >= 8) {
         constexpr int octets = block_j / 8;
@@ -150,18 +149,18 @@ class XProducer : Producer<block_j, outputs> {
                               ((unit ^ (row & args_.swizzle)) << 4),
                           from, static_cast<int>(max(min(left, std::int64_t{8}), std::int64_t{0})));
     }
-    ptx::fence_for_bulk();  // wgmma reads as the copy engine does
+    ptx::fence_for_bulk();  // wgmma reads through the same proxy as the copy engine
     if (speaks_for_warp()) ptx::barrier_arrive(this->ring_.full(stage));
   }
 
   const Arguments& args_;
   const BlockPlace& place_;
-  bool is_whole_;  ///< all j are in the block
+  bool is_whole_;  ///< whether the block has all j
   int box_bytes_;
   int first_box_;
 };
 
-/// A lane's x of a slab, sorted by j: d > 1. With 16 j, of 8 of them at a time.
+/// A lane's x of a slab, sorted by j, for d > 1. With 16 j, 8 of them at a time.
 template <int block_j>
 class SortedX {
  public:
@@ -170,7 +169,7 @@ class SortedX {
   static constexpr int steps = shape.slab_steps();
   static constexpr int products = block_j / passes;  ///< j of a pass
 
-  /// A lane's two samples are `first_half` (0 or 1) times 8 and the other after the first of eight.
+  /// A lane's two samples lie 8 apart; `first_half` (0 or 1) says which of them comes first.
   __device__ SortedX(const Arguments& args, int first_half) : box_bytes_(args.cut.box_bytes()) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
 #pragma unroll
@@ -182,7 +181,7 @@ class SortedX {
     }
   }
 
-  /// Loads what a pass needs of a slab.
+  /// Loads the part of a slab that a pass needs.
   __device__ void load(std::uint32_t slab, int pass) {
 #pragma unroll
     for (int unit = 0; unit < units; ++unit)
@@ -198,7 +197,7 @@ class SortedX {
       }
   }
 
-  /// The left operands of all products of what was loaded: [step][j].
+  /// The left operands of all products of the loaded part: [step][j].
   __device__ void sort(std::uint32_t (&left)[steps * products][4]) const {
 #pragma unroll
     for (int step = 0; step < steps; ++step)
@@ -213,10 +212,10 @@ class SortedX {
   }
 
  private:
-  /// Of 16 bytes, that a lane loads of each of its two samples.
+  /// Units of 16 bytes that a lane loads for each of its two samples.
   static constexpr int units = block_j < 8 ? 2 : 4;
 
-  /// The word with j and the term at a lane's position 8·pair + odd.
+  /// The word that holds j and the term at the lane's position 8·pair + odd.
   [[nodiscard]] __device__ std::uint32_t word(int step, int j, int pair, int odd, int half) const {
     if constexpr (block_j == 2)
       return raw_[step][half][2 * pair + odd];
@@ -228,7 +227,7 @@ class SortedX {
 
   int box_bytes_;
   int places_[2][2];
-  std::uint32_t raw_[units][2][4];
+  std::uint32_t raw_[units][2][4];  // (units, samples, words)
 };
 
 #endif

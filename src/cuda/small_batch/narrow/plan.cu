@@ -1,4 +1,4 @@
-// The product for small batches in blocks of few outputs: launch and its entry in the table.
+// The small-batch kernel `narrow`: its launch and its entry in the table.
 #include <string>
 
 #include "core/implementation.hpp"
@@ -24,7 +24,7 @@ struct Narrow {
 
   static std::string refusal(const Problem& problem) {
     if (std::string reason = half_refusal(problem); !reason.empty()) return reason;
-    if (problem.layout != Layout::batch_first) return "takes batch_first only";
+    if (problem.layout != Layout::batch_first) return "takes batch_first only, not batch_last";
     if (std::string reason = batch_refusal(problem, narrow::max_samples); !reason.empty()) return reason;
     const std::int64_t d = problem.pattern().d;
     if (d != 1 && d != 2 && d != 4 && d % 8 != 0)

@@ -1,3 +1,4 @@
+// The small-batch kernel `narrow`: the search for the cheapest cut, and the cost model.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,10 +13,10 @@ namespace {
 constexpr std::int64_t max_blocks = std::int64_t{1} << 27;
 constexpr std::int64_t max_slabs = std::int64_t{1} << 20;
 constexpr int max_stage_slabs = 4;
-constexpr int most_blocks = 8;  // that a multiprocessor has room for
+constexpr int most_blocks = 8;  // blocks that fit on a multiprocessor
 
-/// All j of a block are all there are, and terms and j lie together, in whole boxes or not; else 8 or 16 j of
-/// each term do.
+/// x as a tensor. If the block has all j, terms and j of a sample are contiguous, in whole boxes or not. Else
+/// 8 or 16 j of each term are.
 TensorView x_view(const Product& p, const Cut& cut, const void* x) {
   constexpr int box_elements = box_row_bytes / 2;
   if (cut.joins_boxes)
@@ -35,10 +36,10 @@ TensorView x_view(const Product& p, const Cut& cut, const void* x) {
           .swaps_halves = cut.shape.block_j == 16};
 }
 
-/// Clusters of so many blocks leave some multiprocessors of an H200 without work.
+/// Clusters of this many blocks leave some multiprocessors of an H200 without work.
 double usable_share(int splits) { return splits >= 4 ? 120.0 / 132 : 1.0; }
 
-/// Blocks of this and the next kernel that a multiprocessor has room for.
+/// Blocks of this and the next kernel that fit on a multiprocessor.
 double room_for_blocks(const Cut& cut, const GpuFacts& facts) {
   const double by_memory =
       std::floor((static_cast<double>(facts.shared_bytes) + 1024) / (shared_layout(cut).total + 1024));
@@ -47,33 +48,34 @@ double room_for_blocks(const Cut& cut, const GpuFacts& facts) {
 }
 
 constexpr double clock = 1.755e9;
-constexpr double start = 2.49e-6;           // of a kernel that does little, and the way of its first bytes
-constexpr double memory_share = 1.09;       // of the rate of a copy, that reading weights reaches
+constexpr double start = 2.49e-6;           // a kernel that does little, and the latency of its first bytes
+constexpr double memory_share = 1.09;       // rate of reading weights, over that of a copy
 constexpr double copy_rate = 83.3 * clock;  // to each multiprocessor
-constexpr double element_rate = 1 * clock;  // where threads copy
-constexpr double request_clocks = 275;      // of the thread that asks for x, for each copy
-constexpr double wait_clocks = 304, slab_clocks = 79, output_clocks = 0.342;    // of a warpgroup
-constexpr double x_refill_seconds = 1.565e-6, weight_refill_seconds = 2.19e-6;  // of all stages of a ring
+constexpr double element_rate = 1 * clock;  // when threads copy
+constexpr double request_clocks = 275;      // clocks of the thread that requests x, for each copy
+constexpr double wait_clocks = 304, slab_clocks = 79, output_clocks = 0.342;    // clocks of a warpgroup
+constexpr double x_refill_seconds = 1.565e-6, weight_refill_seconds = 2.19e-6;  // to refill all stages of a
+                                                                                // ring
 constexpr double add_seconds = 0.165e-6, add_rate = 276 * clock;
 constexpr double exchange_seconds = 0.413e-6, exchange_rate = 20.8 * clock;
-// For two blocks, with all adding up; and for each further warpgroup.
+// For two blocks, where all warpgroups add up; and for each further warpgroup.
 constexpr double pair_seconds = 0.105e-6, pair_rate = 52.7 * clock, lending_seconds = 0.055e-6;
 constexpr double wave_seconds = 1.91e-6;
-constexpr double mixed = 0.375;  // of what could happen at the same time
+constexpr double mixed = 0.375;  // share of the work that could overlap but does not
 
-/// Seconds for rows of x that are shorter than a box's.
+/// By how much rows of x that are shorter than a box's row cost more.
 double short_row_share(const Shape& shape) { return shape.block_j == 8 ? 7.55 : 3.0; }
 
 double slab_seconds_of(const Shape& shape) {
   return (slab_clocks + output_clocks * shape.block_outputs()) / clock;
 }
 
-/// By the next kernel's first weights, which are there when it begins.
+/// Seconds that the next kernel gains, because its first weights are there when it begins.
 double gained_seconds(double from_memory, double to_blocks) {
   return 0.944e-6 + std::min(0.511 * std::min(from_memory, to_blocks), 0.357e-6);
 }
 
-/// Seconds for the sums of so many warpgroups to meet.
+/// Seconds to add up the sums of this many warpgroups.
 double ending_seconds(const Cut& cut, double at_work) {
   const double sum_bytes = static_cast<double>(cut.rows) * cut.shape.sample_bytes();
   if (cut.exchanges())
@@ -83,9 +85,9 @@ double ending_seconds(const Cut& cut, double at_work) {
   return added + exchange_seconds + (cut.splits - 1) * cut.share_bytes() / exchange_rate;
 }
 
-/// Seconds of a run; fitted to 21,000 cuts of 52 problems on an H200, and then to 6,146 of 32 for which this
-/// may be the fastest kernel: of these, what it prefers takes 1.03 times as long as the best in the
-/// mean, 1.14 times at worst, and 7 % more or less than it says.
+/// Seconds of a run. Fitted to 21,000 cuts of 52 problems on an H200, and then to 6,146 of 32 for which this
+/// may be the fastest kernel: of these, the preferred cut takes 1.03 times as long as the best in the mean,
+/// 1.14 times at worst, and the prediction is off by 7 %.
 double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double fillings = cut.fillings(), slabs = cut.slabs;
   const double blocks = static_cast<double>(blocks_of(cut, p));
@@ -93,7 +95,7 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double of_each = std::ceil(blocks / (multiprocessors * usable_share(cut.splits)));
   const double room = room_for_blocks(cut, facts);
   const double waves = std::ceil(of_each / room);
-  // How much of the next kernel begins beside this one, and brings its weights.
+  // The share of the next kernel that begins beside this one and requests its weights.
   const double overlap = std::clamp(room * multiprocessors / blocks - 1, 0.0, 1.0);
 
   const double w_bytes = slabs * cut.shape.slab_weight_bytes();
@@ -116,24 +118,25 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
                weight_refills = refilling(cut.weight_stages, weight_refill_seconds);
   const double longest = std::max({from_memory, to_blocks, working, x_refills, weight_refills});
   const double other = std::max(from_memory + to_blocks + working - longest, 0.0);
-  // The next kernel's first weights are there when it begins; the rest it waits for as this one does.
+  // The next kernel's first weights are there when it begins; for the rest it waits as this one does.
   const double gained = gained_seconds(from_memory, to_blocks);
-  // Of cuts that are equal so far, those with more stages of both rings are better.
+  // If cuts are equal so far, those with more stages of both rings are better.
   const double body = longest + mixed * other + 0.002 * (x_refills + weight_refills) - overlap * gained;
 
   return start + body + cut.stage_slabs * slab_seconds + waves * ending_seconds(cut, at_work) +
          (waves - 1) * wave_seconds;
 }
 
-/// What a prediction is multiplied by: d = 1 takes a little less time, and where `stream` or `direct` was
-/// measured to be faster although this model does not expect it, they are kept unless they are much slower.
+/// A factor for predictions. d = 1 takes a little less time. For problems on which `stream` or `direct` was
+/// measured to be faster, although this model does not expect it, the factor keeps them unless they are much
+/// slower.
 double margin_of(const Product& p) {
   if (p.d == 1) return p.c < 512 ? 1.5 : p.batch > 16 ? 0.92 : 1.25;
   if (p.batch <= 16 || p.d > 4) return 2.0;
   return p.c >= 1000 ? 1.05 : p.c * p.d >= 1024 ? 1.2 : 2.0;
 }
 
-/// Seconds that cuts of one shape take at least whose l is split in one way, before the stages are known.
+/// A lower bound, in seconds, for the cuts of one shape and one split of l, before the stages are known.
 class Bound {
  public:
   Bound(const Cut& cut, const Product& p, const GpuFacts& facts)
@@ -147,7 +150,7 @@ class Bound {
     const double w_bytes = static_cast<double>(cut.slabs) * cut.shape.slab_weight_bytes();
     double x_bytes = static_cast<double>(cut.slabs) * cut.slab_x_bytes();
     if (cut.j_groups > 1) x_bytes *= short_row_share(cut.shape);
-    // If the copy engine does not take boxes of one slab, it takes none of more.
+    // If the copy engine does not take boxes of one slab, it takes no larger ones.
     const double x_seconds = x_bytes / (x_view(p, cut, nullptr).strides_fit() ? copy_rate : element_rate);
     from_memory_ = blocks_ * w_bytes / (memory_share * facts.memory_rate);
     to_blocks_ = of_each_ * (w_bytes / copy_rate + x_seconds);
@@ -160,7 +163,7 @@ class Bound {
     const int at_work = std::min(cut_.shape.max_warpgroups(), cut_.slabs);
     return seconds(most_blocks, fewest, at_work, 1, ending_seconds(cut_, 1));
   }
-  /// A bound for cuts that have so many of these, and at least so many stages.
+  /// A bound for cuts with these warpgroups and slabs, and at least this many stages.
   [[nodiscard]] double seconds(const Cut& cut, int stages) const {
     const double stage_bytes =
         cut.stage_slabs * (static_cast<double>(cut.slab_x_bytes()) + cut.shape.slab_weight_bytes());
@@ -171,7 +174,7 @@ class Bound {
     const double at_work = std::min(cut.warpgroups, fillings);
     return seconds(room, fillings, at_work, cut.stage_slabs, ending_seconds(cut_, at_work));
   }
-  /// A bound for cuts that have so many stages: the time to fill them again and again, each ring by itself.
+  /// A bound for cuts with these stages: the time to refill them again and again, each ring by itself.
   [[nodiscard]] double refill_seconds(const Cut& cut) const {
     const double fillings = cut.fillings();
     const double x = cut.x_stages < fillings ? fillings / cut.x_stages * x_refill_seconds : 0;
@@ -199,9 +202,9 @@ class Bound {
   double from_memory_ = 0, to_blocks_ = 0, gained_ = 0;
 };
 
-/// Visits the ways to complete a cut: warpgroups, and stages that fill a multiprocessor or half of it. Those
-/// of x are a few, or as many as those of the weights. `may_be` is asked before there are stages, of which
-/// there will be so many or more.
+/// Visits the ways to complete a cut: warpgroups, and stages that fill a multiprocessor or half of it. Stages
+/// of x are a few, or as many as those of the weights. `may_be` is asked before the stages are known, with
+/// the fewest there can be.
 template <class MayBe, class Visitor>
 void for_each_completion(Cut cut, const GpuFacts& facts, MayBe&& may_be, Visitor&& visit) {
   const int received_bytes = cut.received_bytes();
@@ -211,8 +214,8 @@ void for_each_completion(Cut cut, const GpuFacts& facts, MayBe&& may_be, Visitor
       if (cut.stage_slabs > 1 &&
           (2 * cut.stage_slabs > cut.slabs || cut.stage_slabs * cut.slab_x_bytes() > (32 << 10)))
         continue;
-      // A stage that is filled again goes to the same warpgroup: another could take a filling that has
-      // not come yet for one that has been used.
+      // A stage that is filled again must go to the same warpgroup. Another warpgroup could mistake a used
+      // filling for the one that has not come yet.
       const auto whole_rounds = [&cut, fillings = cut.fillings()](int stages) {
         return stages < fillings ? stages - stages % cut.warpgroups : fillings;
       };
@@ -223,11 +226,11 @@ void for_each_completion(Cut cut, const GpuFacts& facts, MayBe&& may_be, Visitor
       for (const int resident : {2, 1}) {
         const auto room = (static_cast<int>(facts.shared_bytes) + 1024) / resident - 1024;
         int before = 0;
-        for (const int x_share : {16, 32, 64, 96, 128, 0}) {  // KB; 0: as many stages as of the weights
+        for (const int x_share : {16, 32, 64, 96, 128, 0}) {  // KB; 0: as many stages as weights have
           const int most = x_share == 0 ? room / (x_bytes + weight_bytes) : (x_share << 10) / x_bytes;
           cut.x_stages = whole_rounds(std::max(most, x_share == 0 ? 0 : fewest));
           if (cut.x_stages < fewest || cut.x_stages <= before) continue;
-          // With more the rings alone would take too much; sums in their place may take more than they do.
+          // With more stages the rings alone would not fit. Sums that take their place may need even more.
           cut.weight_stages =
               whole_rounds((room - received_bytes - cut.x_stages * (x_bytes + barrier_bytes)) /
                            (weight_bytes + barrier_bytes));
@@ -241,13 +244,14 @@ void for_each_completion(Cut cut, const GpuFacts& facts, MayBe&& may_be, Visitor
     }
 }
 
-/// Whether what a lane has of y are whole vectors: neighbours are all features, or 8 or 16 j of each output.
+/// Whether a lane's results are whole vectors in y. Neighbours in y are all features, or 8 or 16 j of each
+/// output.
 bool fits_lanes(const Product& p, const Shape& shape) {
   const int features = shape.lane_features();
   return (shape.block_j != p.d || p.b * p.d % features == 0) && (p.batch == 1 || p.y_sample % features == 0);
 }
 
-/// The beginnings of cuts: their shapes, and how l is split.
+/// Visits the beginnings of cuts: their shapes, and how l is split.
 template <class Visitor>
 void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit) {
   for (const Shape& shape : shapes) {
@@ -278,13 +282,13 @@ void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit)
 Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_as) {
   const Product p = planned_product_of(problem);
   const double margin = margin_of(p);
-  Branches<Cut, 4 * static_cast<int>(shapes.size())> branches;  // of a shape, and splits of l
+  Branches<Cut, 4 * static_cast<int>(shapes.size())> branches;  // shapes and splits of l
   for_each_beginning(p, packed_as,
                      [&](const Cut& cut) { branches.add(cut, margin * Bound(cut, p, facts).seconds()); });
   BestCut<Cut> best;
   branches.visit_promising(best, [&](const Cut& beginning, int branch) {
     const Bound bound(beginning, p, facts);
-    int number = branch * 1024;  // more than there are ways to complete a cut
+    int number = branch * 1024;  // more than the ways to complete a cut
     const auto may_be = [&](const Cut& cut, int stages) {
       return !best.excludes(margin * bound.seconds(cut, stages));
     };
@@ -336,7 +340,7 @@ Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weigh
           .d = p.d,
           .x_sample = p.x_sample,
           .y_sample = p.y_sample,
-          // Neighbours in y: all features, or 8 or 16 j of each output.
+          // Neighbours in y are all features, or 8 or 16 j of each output.
           .y_vectors = (cut.j_groups > 1 || p.b * p.d % 4 == 0) && (p.batch == 1 || p.y_sample % 4 == 0),
           .y_direct = problem.activation == Activation::none && fits_lanes(p, cut.shape),
           .blocks = static_cast<std::uint32_t>(blocks_of(cut, p)),

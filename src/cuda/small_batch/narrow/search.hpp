@@ -1,5 +1,4 @@
-// How small batches are cut into blocks of few outputs on Hopper, and what their kernels are told. Host code
-// only.
+// The cuts of `narrow`, and its arguments. Host code only.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +16,15 @@ namespace narrow {
 
 using Choice = CutChoice<Cut>;
 
-/// Every cut worth considering; none where d has no shape or shared memory is too small.
+/// Every cut worth considering. There is none if d has no shape or shared memory is too small.
 [[nodiscard]] std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts);
-/// The cheapest of them, by the cost model.
+/// The cheapest cut, by the cost model.
 [[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts);
-/// The cheapest of those that read weights in the order of another cut of the same factor.
+/// The cheapest of the cuts that read weights in the order of another cut of the same factor.
 [[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as);
 
 /// Whether two cuts of one factor read the same packed weights. Slabs are numbered through all blocks that
-/// split l: how many a block has matters no more than warpgroups and stages do.
+/// split l, so the number of slabs of a block does not matter; nor do warpgroups and stages.
 [[nodiscard]] inline bool same_order(const Cut& one, const Cut& other) {
   return one.shape == other.shape &&
          std::int64_t{one.slabs} * one.splits == std::int64_t{other.slabs} * other.splits &&
@@ -35,14 +34,14 @@ using Choice = CutChoice<Cut>;
 [[nodiscard]] inline std::int64_t blocks_of(const Cut& cut, const Product& p) {
   return p.a * cut.j_groups * cut.k_blocks * cut.splits;
 }
-/// Of all packed weights.
+/// Bytes of all packed weights.
 [[nodiscard]] inline std::int64_t weight_bytes(const Cut& cut, const Product& p) {
   return blocks_of(cut, p) * cut.slabs * cut.shape.slab_weight_bytes();
 }
 
-/// What a launch is told, but for the operands.
+/// The arguments of a launch, without the operands.
 [[nodiscard]] Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights);
-/// The same with them. Where x is not as the copy engine wants it, threads copy it.
+/// The same with the operands. If the copy engine cannot take x, threads copy it.
 [[nodiscard]] Arguments with_operands(Arguments arguments, const Product& p, const Operands& operands);
 
 }  // namespace narrow

@@ -1,4 +1,4 @@
-// The product for small batches in blocks of few outputs: sums of warpgroups and of blocks on their way to y.
+// The small-batch kernel `narrow`: sums of warpgroups and of blocks on their way to y.
 #pragma once
 
 #include "cuda/device/epilogue.cuh"
@@ -8,14 +8,14 @@ namespace kronsparse::cuda::narrow {
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// Sums lie in shared memory as rows of samples: [sample][output][j], in units of 4. Of the wgmma
-/// accumulator of one j, sample 16·warp + lane/4 + 8h of outputs 8q + 2·(lane%4) + e is sums[4q + 2h + e].
+/// Sums lie in shared memory as rows of samples, [sample][output][j], in units of 4. In the wgmma accumulator
+/// of one j, sample 16·warp + lane/4 + 8h and outputs 8q + 2·(lane%4) + e are sums[4q + 2h + e].
 template <class T, int block_j, int outputs>
 class SumStore {
  public:
-  using Sums = float[block_j][outputs / 2];
+  using Sums = float[block_j][outputs / 2];  // (j, sums of a lane)
 
-  /// Finds out what does not depend on sums, which is nearly everything: nobody waits for that yet.
+  /// Computes everything that does not depend on sums, which is nearly all, while nobody waits for it.
   __device__ SumStore(const Arguments& args, const BlockPlace& place, const SharedLayout& layout,
                       std::uint32_t base)
       : args_(args),
@@ -27,17 +27,16 @@ class SumStore {
         row_step_(args.cut.threads() / of_a_row),
         unit_at_(unit_place(own_unit())) {}
 
-  /// Of the thread's unit: its first row in y, and how many of its features exist.
+  /// The place in y of the thread's unit in its first row, and how many of its features exist.
   [[nodiscard]] __device__ YPlace<T> y_place(const BlockPlace& place) const {
-    // All j of an output, and so of neighbouring outputs, are neighbours; some of more are so among
-    // themselves.
+    // If the block has all j, neighbouring outputs are contiguous in y; else only its j of one output are.
     const int k = place.k + own_unit() * 4 / block_j, j = own_unit() * 4 % block_j;
     return {static_cast<T*>(args_.y) + first_sample() * args_.y_sample + (place.i * args_.b + k) * args_.d +
                 place.j + j,
             static_cast<int>(max(min((args_.b - k) * args_.d - j, std::int64_t{4}), std::int64_t{0}))};
   }
 
-  /// By each warpgroup, to rows of its own.
+  /// Called by each warpgroup, which writes to rows of its own.
   __device__ void put(const Sums& sums, int warpgroup) const {
     const int lane = threadIdx.x % 32, t = lane % 4;
 #pragma unroll
@@ -67,14 +66,15 @@ class SumStore {
     }
   }
 
-  /// By each warpgroup but the first, for it to add them to its own; as lanes hold them.
+  /// Called by every warpgroup but the first, which adds these sums to its own. They stay in the order of
+  /// lanes.
   __device__ void lend(const Sums& sums, int warpgroup) const {
     for_fours([&](int j, int at, int four) {
       ptx::store_shared_floats(lent(warpgroup, four), sums[j][at], sums[j][at + 1], sums[j][at + 2],
                                sums[j][at + 3]);
     });
   }
-  /// By the first.
+  /// Called by the first warpgroup.
   __device__ void add_lent(Sums& sums) const {
 #pragma unroll 1
     for (int w = 1; w < args_.cut.warpgroups; ++w)
@@ -85,7 +85,7 @@ class SumStore {
       });
   }
 
-  /// To each other block of the cluster the samples that it adds up. One thread for each.
+  /// Sends to each other block of the cluster the samples that it adds up. One thread sends to one block.
   __device__ void send(std::uint32_t barrier) const {
     const auto to = static_cast<int>(threadIdx.x);
     if (to >= args_.cut.splits || to == rank_) return;
@@ -94,7 +94,8 @@ class SumStore {
                               ptx::cluster_address(barrier, to));
   }
 
-  /// Adds up what warpgroups have, or blocks of the cluster, in their order: results of this block to y.
+  /// Adds up the sums of the warpgroups, or of the blocks of the cluster, in order, and stores this block's
+  /// results to y.
   __device__ void finish(const YPlace<T>& to) const {
     const Cut& cut = args_.cut;
     if (to.there == 0) return;
@@ -127,7 +128,7 @@ class SumStore {
           if (rows.is_there(r)) store<plain>(y, values + 4 * r, to.there);
       });
     };
-    // What is not needed is not even jumped over.
+    // Two copies of the code, so that the plain one has no branches for the epilogue.
     if (is_plain(args_))
       store_rows.template operator()<true>();
     else
@@ -138,9 +139,9 @@ class SumStore {
   static constexpr Shape shape{block_j, outputs};
   static constexpr int sample_bytes = shape.sample_bytes();
   static constexpr int of_a_row = block_j * outputs / 4;
-  static constexpr int at_once = 4;  ///< rows of a thread, whose loads do not wait for each other
+  static constexpr int at_once = 4;  ///< rows of a thread that are loaded before the first is used
 
-  /// Units that lanes of a warp write together lie in different banks.
+  /// The units that lanes of a warp write together lie in different banks.
   __device__ static int unit_place(int unit) { return (unit ^ (unit / 8 % 8)) * 16; }
 
   [[nodiscard]] __device__ std::uint32_t warpgroup_sums(int warpgroup) const {
@@ -179,7 +180,7 @@ class SumStore {
   };
 
   [[nodiscard]] __device__ int first_sample() const { return rank_ * share_rows_ + first_row_; }
-  /// Every thread that multiplies has one unit of some rows, so that little is computed for each of these.
+  /// Every thread that multiplies keeps one unit for all of its rows, so that little is computed per row.
   [[nodiscard]] __device__ static int own_unit() { return static_cast<int>(threadIdx.x) % of_a_row; }
   template <class Body>
   __device__ void for_rows(int count, Body&& body) const {
@@ -208,7 +209,7 @@ class SumStore {
   int rank_;
   std::uint32_t sums_, received_;
   int share_rows_;
-  // Of the thread's unit:
+  // For the thread's unit:
   int first_row_, row_step_, unit_at_;
 };
 

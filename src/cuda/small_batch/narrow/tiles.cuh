@@ -1,15 +1,17 @@
-// The product for small batches on Hopper in blocks of few outputs: how it is cut, and where things lie.
+// The small-batch kernel `narrow` for Hopper: shapes, cuts and the arrangement of shared memory.
 //
-// x is the left operand of wgmma, 64 samples of which some may not exist, and the weights are the right one:
-// 8 to 64 outputs of each of some neighbouring j. So blocks are narrow, and there are enough of them without
-// splitting sums much. Tensor copies bring x as it lies in memory, in boxes of 128 bytes of (l, j) a sample,
-// beside the weights, which are packed as they are read. Where d = 1 wgmma takes boxes as they are; else
-// lanes sort them by j on their way to registers (narrow_x.cuh). x and the weights go through rings of
-// stages of their own: often all weights fit, and come before the kernel ahead has ended. Stages are shared
-// out to warpgroups, whose sums are added up last.
+// It is for batches up to 64 of half types in batch_first. Blocks have few outputs:
+// x is the left operand of wgmma, 64 samples of which some may not exist, and the weights are the right one,
+// 8 to 64 outputs of each of some neighbouring j. So there are enough blocks without splitting sums much.
 //
-// The blocks of a cluster may split l, and exchange sums: two of them as narrow_exchange.cuh says, more as
-// narrow_store.cuh does.
+// Tensor copies bring x as it lies in memory, in boxes of 128 bytes of (l, j) for each sample. Bulk copies
+// bring the weights in the order in which they are packed. For d = 1 wgmma reads the boxes as they are; else
+// lanes sort them by j on the way to registers (loads.cuh). x and the weights have rings of stages of their
+// own: often all weights fit, and come before the earlier kernel has ended. Warpgroups share the stages, and
+// their sums are added up last.
+//
+// The blocks of a cluster may split l and exchange sums: two of them as exchange.cuh says, more as store.cuh
+// says.
 #pragma once
 
 #include <cuda.h>
@@ -29,23 +31,24 @@
 namespace kronsparse::cuda::narrow {
 
 inline constexpr int max_samples = 64;       ///< rows of one product
-inline constexpr int box_row_bytes = 128;    ///< of one sample
-inline constexpr int step_terms = 16;        ///< of one instruction
-inline constexpr int barrier_bytes = 16;     ///< of a stage: it is full, it is empty
-inline constexpr int producer_threads = 64;  ///< after the others of a block: a warp for weights, one for x
+inline constexpr int box_row_bytes = 128;    ///< bytes of one sample
+inline constexpr int step_terms = 16;        ///< terms of one instruction
+inline constexpr int barrier_bytes = 16;     ///< a stage has two: one for full, one for empty
+inline constexpr int producer_threads = 64;  ///< the last of a block: a warp for weights, one for x
 inline constexpr int barriers_are_there = 1, sums_are_there = 2;  ///< numbered barriers
 inline constexpr int lent_to_sender = 3, lent_to_keeper = 4;
-inline constexpr int own_products_are_done = 5;  ///< of the first warpgroup; those of others follow
+inline constexpr int own_products_are_done = 5;  ///< for the first warpgroup; the next numbers are for the
+                                                 ///< others
 
-/// What a block multiplies; every shape is a kernel.
+/// The work of a block. Every shape has its own kernel.
 struct Shape {
   int block_j;  ///< neighbouring j: all of d, or 8 or 16 of them
-  int outputs;  ///< of each j
+  int outputs;  ///< outputs of each j
 
   [[nodiscard]] __host__ __device__ constexpr int block_outputs() const { return block_j * outputs; }
   /// Sums of a lane.
   [[nodiscard]] __host__ __device__ constexpr int sums() const { return block_outputs() / 2; }
-  /// Warpgroups that registers suffice for: beside sums, each has x as it was loaded and sorted.
+  /// Warpgroups that registers suffice for. Beside its sums, each holds x as loaded and as sorted.
   [[nodiscard]] __host__ __device__ constexpr int max_warpgroups() const {
     const int registers = sums() + (block_j == 1 ? 0 : block_j < 8 ? 32 : 64);
     return registers <= 72 ? 4 : registers <= 104 ? 3 : registers <= 160 ? 2 : 1;
@@ -56,53 +59,53 @@ struct Shape {
   [[nodiscard]] __host__ __device__ constexpr int slab_boxes() const { return block_j < 8 ? 1 : block_j / 4; }
   [[nodiscard]] __host__ __device__ constexpr int slab_terms() const { return slab_boxes() * box_terms(); }
   [[nodiscard]] __host__ __device__ constexpr int slab_steps() const { return slab_terms() / step_terms; }
-  /// Of one instruction's weights, and of a slab's.
+  /// Bytes of weights for one instruction, and for a slab.
   [[nodiscard]] __host__ __device__ constexpr int step_bytes() const { return outputs * step_terms * 2; }
   [[nodiscard]] __host__ __device__ constexpr int slab_weight_bytes() const {
     return slab_steps() * block_j * step_bytes();
   }
 
-  /// Bytes from one sample's sums to the next. They lie there in units of 16 bytes, exchanged within groups
-  /// of 8 (see unit_place); what is over has neighbouring samples in different banks.
+  /// Bytes from one sample's sums to the next. Sums lie in units of 16 bytes, exchanged within groups of 8
+  /// (unit_place). The extra units put neighbouring samples into different banks.
   [[nodiscard]] __host__ __device__ constexpr int sample_bytes() const {
     const int over = block_j == 2 || block_j == 16 ? 4 : block_j == 4 ? 1 : 2;
     return ((block_outputs() / 4 + 7) / 8 * 8 + over) * 16;
   }
 
-  /// Neighbours in y that a lane has sums of: two outputs with all their j, or 8 j of one.
+  /// Neighbours in y that a lane has sums of: two outputs with all their j, or 8 j of one output.
   [[nodiscard]] __host__ __device__ constexpr int lane_features() const {
     return block_j < 4 ? 2 * block_j : 8;
   }
 
-  /// Of a warpgroup's sums as its lanes hold them.
+  /// Bytes of a warpgroup's sums, in the order of lanes.
   [[nodiscard]] __host__ __device__ constexpr int lent_bytes() const { return 128 * sums() * 4; }
 
-  // Two blocks that split l exchange a half of every lane's sums, those of one of its two samples; in pieces
-  // of some outputs, so that the first are added up and stored while others come.
+  // Two blocks that split l exchange half of every lane's sums: those of one of its two samples. They do so
+  // in pieces of some outputs, so that the first are added up and stored while others are on their way.
   [[nodiscard]] __host__ __device__ constexpr int half_sums() const { return sums() / 2; }
-  /// Of all lanes of a warp: as much as one step's weights of all j.
+  /// Bytes of a half, for all lanes of a warp: as much as the weights of one step for all j.
   [[nodiscard]] __host__ __device__ constexpr int warp_half_bytes() const { return half_sums() * 128; }
-  /// Of a lane; what there is little of is one piece.
+  /// Sums of a lane in a piece. A small half is one piece.
   [[nodiscard]] __host__ __device__ constexpr int piece_sums() const {
     return half_sums() < 24 ? half_sums() : block_j < 4 ? 8 : 2 * block_j;
   }
   [[nodiscard]] __host__ __device__ constexpr int pieces() const { return half_sums() / piece_sums(); }
 
-  /// The term of a slab at a position of a step: lane t of four holds positions 2t, 2t + 1, 2t + 8 and
-  /// 2t + 9, and takes them from units 2t and 2t + 1 of 16 bytes of a box's rows: with the boxes' swizzle,
+  /// The term of a slab at a position of a step. Lane t of four holds positions 2t, 2t + 1, 2t + 8 and 2t +
+  /// 9. It takes them from units 2t and 2t + 1 (16 bytes each) of a box's row. With the swizzle of boxes,
   /// lanes that load together then find them in different banks.
   [[nodiscard]] __host__ __device__ constexpr int term_at(int step, int position) const {
     const int t = position % 8 / 2, odd = position % 2, pair = position / 8;
     switch (block_j) {
       case 1:
         return step * step_terms + position;
-      case 2:  // a unit is four terms
+      case 2:  // a unit has four terms
         return 4 * (2 * t + step) + 2 * pair + odd;
-      case 4:  // two
+      case 4:  // two terms
         return 4 * t + 2 * pair + odd;
-      case 8:  // one
+      case 8:  // one term
         return position;
-      default:  // half of one
+      default:  // half a term
         return 4 * (2 * pair + odd) + t;
     }
   }
@@ -121,37 +124,37 @@ inline constexpr std::array shapes{
 /// How a problem is cut into blocks; fixed when the plan is made.
 struct Cut {
   Shape shape{1, 8};
-  int rows = 8;  ///< samples that boxes have: all, rounded up to 8
+  int rows = 8;  ///< samples of a box: the batch, rounded up to 8
   int j_groups = 1;
   int k_blocks = 1;
   int splits = 1;  ///< blocks of a cluster that split l
   int warpgroups = 1;
-  int slabs = 1;  ///< of a block
+  int slabs = 1;  ///< slabs of a block
   int stage_slabs = 1;
   int x_stages = 1, weight_stages = 1;
   bool joins_boxes = false;  ///< one copy brings all boxes of a stage
 
   [[nodiscard]] __host__ __device__ int threads() const { return warpgroups * 128; }
-  /// Fillings of stages, of either ring; the last one may have fewer slabs than others.
+  /// Fillings of the stages of either ring. The last may have fewer slabs.
   [[nodiscard]] __host__ __device__ int fillings() const { return (slabs + stage_slabs - 1) / stage_slabs; }
   [[nodiscard]] __host__ __device__ int box_bytes() const { return rows * box_row_bytes; }
   [[nodiscard]] __host__ __device__ int slab_x_bytes() const { return shape.slab_boxes() * box_bytes(); }
-  /// Samples whose outputs one block of a cluster that splits l adds up and stores.
+  /// Samples whose outputs one block of a cluster adds up and stores, if l is split.
   [[nodiscard]] __host__ __device__ int share_rows() const { return rows / splits; }
   [[nodiscard]] __host__ __device__ int share_bytes() const { return share_rows() * shape.sample_bytes(); }
 
-  /// Two blocks split l.
+  /// Whether two blocks split l and exchange halves.
   [[nodiscard]] __host__ __device__ bool exchanges() const { return splits == 2; }
-  /// Of a warpgroup, that have samples.
+  /// Warps of a warpgroup that have samples.
   [[nodiscard]] __host__ __device__ int sample_warps() const { return (rows + 15) / 16; }
-  /// A stage of weights is always the same warpgroup's (see for_each_completion), which may put there what it
-  /// lends to others as soon as its own products are done. The half of each warp takes the place of a step,
-  /// and from the third warpgroup on both halves are lent.
+  /// Whether a warpgroup may lend its sums in its own stages of weights, as soon as its own products are
+  /// done. A stage always goes to the same warpgroup (see for_each_completion). The half of each warp takes
+  /// the place of a step; from the third warpgroup on, both halves are lent.
   [[nodiscard]] __host__ __device__ bool lends_in_own_stages() const {
     return weight_stages / warpgroups * stage_slabs * shape.slab_steps() >= (warpgroups > 2 ? 8 : 4);
   }
 
-  /// Sums of other blocks, and the barriers that tell of them.
+  /// Sums received from other blocks, and the barriers that signal them.
   [[nodiscard]] __host__ __device__ int received_bytes() const {
     return splits == 1 ? 0 : exchanges() ? sample_warps() * shape.warp_half_bytes() : splits * share_bytes();
   }
@@ -162,16 +165,16 @@ struct Cut {
     return exchanges() ? sample_warps() * shape.piece_sums() * 128 : (splits - 1) * share_bytes();
   }
 
-  /// Whose products must be done before anything is lent: a warpgroup's, or all.
+  /// Threads whose products must be done before anything is lent: those of one warpgroup, or all.
   [[nodiscard]] __host__ __device__ int done_threads() const {
     return lends_in_own_stages() ? 128 : threads();
   }
-  /// For racecheck, in place of numbered ones.
+  /// For racecheck, in place of numbered barriers.
   [[nodiscard]] __host__ __device__ int lending_barriers() const {
     return for_racecheck && exchanges() && warpgroups > 1 ? 3 * 4 : 0;
   }
 
-  /// Of sums in place of the stages.
+  /// Bytes of the sums that take the place of the stages.
   [[nodiscard]] __host__ __device__ int sum_bytes() const {
     if (exchanges()) return warpgroups == 1 || lends_in_own_stages() ? 0 : warpgroups * shape.lent_bytes();
     const int of_samples = rows * shape.sample_bytes();
@@ -179,12 +182,12 @@ struct Cut {
   }
 };
 
-/// Where things lie in a block's shared memory, in bytes. The stages of x come first; the sums of
-/// warpgroups, when there are any, take the place of all stages.
+/// Offsets in a block's shared memory, in bytes. The stages of x come first. The sums of warpgroups later
+/// take the place of all stages.
 struct SharedLayout {
   int weights;   ///< [stage]
-  int received;  ///< sums of other blocks: [rank][sample of the share]; of two, [warp][four][lane]
-  int barriers;  ///< [stage of x], [stage of weights]; then those for what is received, and for lending
+  int received;  ///< sums of other blocks: [rank][sample of the share]; of two blocks: [warp][four][lane]
+  int barriers;  ///< [stage of x], [stage of weights]; then those for received sums and for lending
   int unused;    ///< 4 bytes that nobody reads
   int total;
 };
@@ -194,7 +197,7 @@ struct SharedLayout {
   const auto larger = [](int one, int other) { return one < other ? other : one; };
   s.weights = cut.x_stages * cut.stage_slabs * cut.slab_x_bytes();
   const int rings = s.weights + cut.weight_stages * cut.stage_slabs * cut.shape.slab_weight_bytes();
-  // wgmma reads 64 rows, also of shorter boxes; what they hold then goes nowhere.
+  // wgmma reads 64 rows, also of shorter boxes. The results of the extra rows are not used.
   const int last_box_end = s.weights - cut.box_bytes() + max_samples * box_row_bytes;
   s.received = larger(rings, larger(cut.sum_bytes(), last_box_end));
   s.barriers = s.received + cut.received_bytes();
@@ -204,14 +207,15 @@ struct SharedLayout {
   return s;
 }
 
-/// Where two blocks split l: how warpgroups lend each other sums (see narrow_exchange.cuh).
+/// How warpgroups lend each other sums, if two blocks split l (exchange.cuh).
 struct Lending {
-  /// In shared memory, of what each warp of the first warpgroup lends to whoever collects it; then, of both
-  /// halves of others, the one that the keeper collects.
+  /// Offsets in shared memory for each warp of the first warpgroup; other warpgroups lend `lender_bytes`
+  /// further each. [0]: the first half that a warpgroup lends. [1]: for warpgroups that lend both, the half
+  /// that the keeper collects.
   int places[2][4];
-  int lender_bytes;     ///< from one warpgroup's to the next one's
-  int done_threads;     ///< whose products must be done before anything is lent: a warpgroup's, or all
-  int meeting_threads;  ///< of all warpgroups, those that have samples
+  int lender_bytes;     ///< from one warpgroup's place to the next
+  int done_threads;     ///< threads whose products must be done before anything is lent
+  int meeting_threads;  ///< threads that have samples, of all warpgroups
 };
 
 [[nodiscard]] inline Lending lending_of(const Cut& cut) {
@@ -237,7 +241,8 @@ struct Lending {
 [[nodiscard]] __host__ __device__ inline PackedPlace packed_place(const Cut& cut, std::int64_t index) {
   const Shape& shape = cut.shape;
   Digits digits(index);
-  // An instruction's weights are blocks of 8 outputs by 8 terms, those of the next terms after all outputs.
+  // The weights of an instruction are blocks of 8 outputs x 8 terms. Those of the next 8 terms come after all
+  // outputs.
   const std::int64_t term = digits.take(8), k = digits.take(shape.outputs), next_terms = digits.take(2);
   const std::int64_t j = digits.take(shape.block_j), step = digits.take(shape.slab_steps());
   const std::int64_t slab = digits.take(cut.slabs), rank = digits.take(cut.splits);
@@ -249,7 +254,7 @@ struct Lending {
           .j = j_group * shape.block_j + j};
 }
 
-/// The same as digits.
+/// The same order as digits.
 [[nodiscard]] inline PackLayout pack_layout(const Problem& problem, const Cut& cut) {
   PackLayout layout = PackLayout::of(problem);
   const Shape& shape = cut.shape;
@@ -264,13 +269,13 @@ struct Lending {
   return layout;
 }
 
-/// The numbers of a cut that packed_place() depends on: slabs are numbered through all blocks that split l.
+/// The numbers that packed_place() depends on. Slabs are numbered through all blocks that split l.
 [[nodiscard]] inline PackedOrder packed_order(const Cut& cut) {
   return {.family = "narrow",
           .numbers = {cut.shape.block_j, cut.shape.outputs, std::int64_t{cut.slabs} * cut.splits,
                       cut.k_blocks, cut.j_groups}};
 }
-/// Makes it a cut of this order; nothing else of it counts.
+/// Gives the cut this order. Its other numbers do not count.
 inline void take_order(Cut& cut, const PackedOrder& order) {
   const auto number = [&](std::size_t at) { return static_cast<int>(order.numbers[at]); };
   cut.shape = {number(0), number(1)};
@@ -279,35 +284,35 @@ inline void take_order(Cut& cut, const PackedOrder& order) {
   cut.j_groups = number(4);
 }
 
-/// Everything one launch needs.
+/// The arguments of a launch.
 struct Arguments {
-  CUtensorMap x_map;  ///< where x comes by tensor copies
+  CUtensorMap x_map;  ///< for tensor copies of x
   const std::byte* weights;
   const void* x;
   void* y;
   const void* bias;  ///< null when there is none
   Cut cut;
-  bool boxes;   ///< tensor copies bring x, else threads do
-  int swizzle;  ///< of units in a box: those bits of a sample's number
+  bool boxes;   ///< whether tensor copies bring x; else threads do
+  int swizzle;  ///< the bits of a sample's number that swizzle units in a box
   int batch;
   Activation activation;
   std::int64_t b, c, d;
   std::int64_t x_sample, y_sample;
-  bool y_vectors;        ///< 4 neighbouring features are stored at once
-  bool y_direct;         ///< where two blocks split l: lanes round sums and store them as they have them
-  std::uint32_t blocks;  ///< that have something to do
+  bool y_vectors;        ///< whether 4 neighbouring features are stored at once
+  bool y_direct;         ///< if two blocks split l: lanes round sums and store them from where they are
+  std::uint32_t blocks;  ///< blocks that have work
   Divisor splits, k_blocks, j_groups;
-  bool just_packed = false;  ///< the kernel ahead may write the weights: wait for it first
+  bool just_packed = false;  ///< the earlier kernel may write the weights: wait for it first
   Lending lending;
 };
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// Where a block stands: its weights, i, first j and outputs, its part of l.
+/// The position of a block: its weights, i, first j and output, and its part of l.
 struct BlockPlace {
   int number;
   int i, j, k;
-  int rank;  ///< among those that split l
+  int rank;  ///< among the blocks that split l
   int first_slab;
 
   __device__ explicit BlockPlace(const Arguments& args) : number(static_cast<int>(ptx::block_number())) {
@@ -326,7 +331,7 @@ struct BlockPlace {
   }
 };
 
-/// Where a thread stores results, and how many of something there are: found out before there are sums.
+/// The place where a thread stores results, and how many of them exist; computed before there are sums.
 template <class T>
 struct YPlace {
   T* y;
@@ -339,7 +344,7 @@ class Ring {
   __device__ Ring(std::uint32_t data, std::uint32_t barriers, int stage_bytes, int stages)
       : data_(data), barriers_(barriers), stage_bytes_(stage_bytes), stages_(stages) {}
 
-  /// By one warp.
+  /// Called by one warp.
   __device__ void init(int arrivals_of_fillers) const {
     for (int stage = static_cast<int>(threadIdx.x) % 32; stage < stages_; stage += 32) {
       ptx::barrier_init(full(stage), arrivals_of_fillers);
@@ -357,12 +362,13 @@ class Ring {
   int stage_bytes_, stages_;
 };
 
-/// Both rings of a block, and what tells that sums of other blocks, or of other warpgroups, are there.
+/// Both rings of a block, and the barriers that signal sums from other blocks or warpgroups.
 struct Stages {
   Ring x, weights;
   std::uint32_t received;  ///< [piece]
-  /// For racecheck. Of each warp, that the same warps of others have lent sums: to the sender, to the keeper.
-  /// Of each warpgroup, that its products are done; of all, the first.
+  /// For racecheck. For each warp: whether the same warps of other warpgroups have lent sums to the sender,
+  /// and to the keeper. For each warpgroup: whether its products are done; the first barrier stands for all
+  /// warpgroups.
   std::uint32_t lending;
 
   __device__ Stages(const Cut& cut, const SharedLayout& layout, std::uint32_t base)
@@ -372,7 +378,7 @@ struct Stages {
         received(base + layout.barriers + (cut.x_stages + cut.weight_stages) * barrier_bytes),
         lending(received + cut.received_pieces() * 8) {}
 
-  /// By one warp.
+  /// Called by one warp.
   __device__ void init(const Cut& cut, bool boxes) const {
     x.init(boxes ? 1 : arrivals_of_warps(1));
     weights.init(1);

@@ -1,5 +1,9 @@
-// The product for small batches with weights that stay in registers: the kernel. resident_tiles.cuh says how
-// it works.
+// The small-batch kernel `resident`: weights stay in registers. tiles.cuh says how it works.
+//
+// The path of the data: each warp loads its packed weights into registers, before the earlier kernel has
+// ended. The copy engine then brings x in passes of 8 samples to one of two buffers in shared memory. Lanes
+// load x from there, pair the terms of one j, and multiply. The partial sums of the warps that split l meet
+// in shared memory, and threads store contiguous runs of y.
 #pragma once
 
 #include "cuda/device/kernel_arguments.cuh"
@@ -8,7 +12,7 @@
 
 namespace kronsparse::cuda {
 
-/// Of one of the shapes, by its number: nvcc knows no kernels that are told a class.
+/// The kernel of one shape, given by its number: a kernel's template argument cannot be a class.
 template <class T, std::size_t shape_number>
 __global__ void __launch_bounds__(resident::threads, resident::shapes[shape_number].blocks_at_once())
     multiply_resident(const __grid_constant__ resident::Arguments args) {
@@ -26,7 +30,7 @@ __global__ void __launch_bounds__(resident::threads, resident::shapes[shape_numb
   if (args.just_packed) ptx::wait_for_earlier_kernels();
   const BlockPlace place(args);
 
-  uint4 weights[shape.fragments];
+  uint4 weights[shape.fragments];  // (operands of the warp)
   const uint4* from =
       args.weights + (std::int64_t{place.tile} * warps + warp) * (shape.fragments * 32) + lane;
 #pragma unroll
@@ -39,14 +43,14 @@ __global__ void __launch_bounds__(resident::threads, resident::shapes[shape_numb
   const SumStore<T, shape> store(args, place, base + layout.sums);
   const int passes =
       min(args.cut.passes, (args.batch - place.first_sample + tile_samples - 1) / tile_samples);
-  __syncthreads();  // barriers are there
+  __syncthreads();  // barriers are initialised
   ptx::wait_for_earlier_kernels();
   for (int pass = 0; pass < min(buffers, passes); ++pass) x.ask(pass, pass);
 
   RingPlace at;
 #pragma unroll 1
   for (int pass = 0; pass < passes; ++pass) {
-    float sums[block_j][4] = {};
+    float sums[block_j][4] = {};  // (j, 4 sums)
     x.wait(at);
 #pragma unroll
     for (int step = 0; step < shape.steps(); ++step) {
@@ -61,7 +65,7 @@ __global__ void __launch_bounds__(resident::threads, resident::shapes[shape_numb
       x.meet();
       x.ask(pass + buffers, at.at);
     }
-    if (pass > 0) __syncthreads();  // the sums of the pass before have been read
+    if (pass > 0) __syncthreads();  // the sums of the previous pass have been read
     store.put(sums, warp);
     __syncthreads();
     store.finish(pass);

@@ -1,5 +1,4 @@
-// The way of x to shared memory, and from there to the tensor cores' registers. resident_tiles.cuh says how
-// it lies.
+// The path of x to shared memory, and from there to the tensor cores' registers. tiles.cuh says how it lies.
 #pragma once
 
 #include "cuda/device/ptx_sm90.cuh"
@@ -12,13 +11,13 @@ namespace kronsparse::cuda::resident {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-/// Where a block stands.
+/// The position of a block.
 struct BlockPlace {
-  int tile;  ///< of outputs, of all i
+  int tile;  ///< tile of outputs, numbered through all i
   int i, first_k, first_sample;
 
   __device__ explicit BlockPlace(const Arguments& args) {
-    // Blocks of the same weights are neighbours: they read them at the same time.
+    // Blocks with the same weights are neighbours, so that they read them at the same time.
     const unsigned number = ptx::block_number();
     tile = static_cast<int>(args.blocks_of_samples.quotient(number));
     const int sample_block =
@@ -52,7 +51,7 @@ class X {
     }
   }
 
-  /// By every warp, before a barrier of the block.
+  /// Called by every warp, before a barrier of the block.
   __device__ void init() const {
     if (warp_ % shape.sharing_warps() != 0 || lane_number() != 0) return;
     for (int buffer = 0; buffer < args_.cut.buffers(); ++buffer) ptx::barrier_init(barrier_of(buffer), 1);
@@ -60,7 +59,7 @@ class X {
     if (args_.boxes) ptx::prefetch_map(&args_.x_map);
   }
 
-  /// Asks for what a pass needs, of a buffer that nobody reads.
+  /// Requests the x of a pass into a buffer that nobody reads.
   __device__ void ask(int pass, int buffer) const {
     const int first_sample = place_.first_sample + pass * tile_samples;
     if (!args_.boxes) {
@@ -76,15 +75,15 @@ class X {
     }
   }
 
-  /// Waits for what was asked for.
+  /// Waits for the requested x.
   __device__ void wait(const RingPlace& at) const {
     if (args_.boxes)
       ptx::barrier_wait(barrier_of(at.at), at.parity);
     else
-      meet();  // each has copied a share
+      meet();  // each warp has copied a share
   }
 
-  /// Waits for all that share the warp's x: they have read it.
+  /// Waits until all warps that share this x have read it.
   __device__ void meet() const {
     if constexpr (shape.sharing_warps() == 1)
       __syncwarp();
@@ -94,7 +93,7 @@ class X {
       ptx::barrier_of(1 + warp_ / shape.sharing_warps(), shape.sharing_warps() * 32);
   }
 
-  /// Loads a step's x.
+  /// Loads the x of a step.
   __device__ void load(std::uint32_t (&words)[loads * 4], int buffer, int step) const {
 #pragma unroll
     for (int load = 0; load < loads; ++load) {
@@ -113,7 +112,7 @@ class X {
     return barrier_ + buffer * shape.groups() * 8;
   }
 
-  /// What the copy engine cannot take: to where it would have brought it.
+  /// Copies an x that the copy engine cannot take, to the same places.
   __device__ void copy_elements(int first_sample, int buffer) const {
     constexpr int units = row_bytes / 16, samples = shape.by_rows() ? tile_samples : 1;
     const int first_row = shape.by_rows() ? warp_ * shape.box_rows() : 0;

@@ -1,4 +1,4 @@
-// The product for small batches with weights that stay in registers: launch and its entry in the table.
+// The small-batch kernel `resident`: its launch and its entry in the table.
 #include <string>
 
 #include "core/implementation.hpp"
@@ -23,7 +23,7 @@ struct Resident {
 
   static std::string refusal(const Problem& problem) {
     if (std::string reason = half_refusal(problem); !reason.empty()) return reason;
-    if (problem.layout != Layout::batch_first) return "takes batch_first only";
+    if (problem.layout != Layout::batch_first) return "takes batch_first only, not batch_last";
     if (std::string reason = batch_refusal(problem, resident::max_samples); !reason.empty()) return reason;
     const Product p = product_of(problem);
     if (p.d != 4 && p.d != 8 && p.d != 16 && p.d != 32 && p.d != 64)

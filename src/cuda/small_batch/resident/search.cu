@@ -1,3 +1,4 @@
+// The small-batch kernel `resident`: the search for the cheapest cut, and the cost model.
 #include <algorithm>
 #include <cmath>
 
@@ -23,20 +24,20 @@ TensorView x_view(const Product& p, const Shape& shape, const void* x) {
           .box = {row_elements, shape.box_rows(), 1, 1}};
 }
 
-/// Seconds of a run; fitted to 1,248 cuts of 321 problems on an H200: what it prefers takes 1.001 times as
-/// long as the best, in the mean, and 1.05 times at worst.
+/// Seconds of a run. Fitted to 1,248 cuts of 321 problems on an H200: the preferred cut takes 1.001 times as
+/// long as the best in the mean, and 1.05 times at worst.
 double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const int d = cut.shape.d;
   const double start = 1.26e-6 + (d >= 32 ? 0.21e-6 : d >= 8 ? 0.10e-6 : 0);
   constexpr double l2_rate = 5e12;  // to all multiprocessors
   constexpr double weights_share = 0.49,
-                   weights_again = 0.35;  // of the time to read them from memory, from L2
-  constexpr double x_again = 0.097;       // the same of x
+                   weights_again = 0.35;  // shares of the time to read them from memory, and from L2
+  constexpr double x_again = 0.097;       // the same for x
   constexpr double wave_seconds = 0.90e-6, block_seconds = 0.135e-6, pass_seconds = 0.71e-6;
-  // Beside what every pass but the first takes: products, and sums that meet.
+  // Added to the cost of every pass but the first: products, and sums that meet.
   const double work_seconds = d >= 64 ? 0.34e-6 : d >= 32 ? 0.30e-6 : d >= 8 ? 0.175e-6 : 0;
 
-  const double size = cut.shape.fragments / 32.0;  // of a block
+  const double size = cut.shape.fragments / 32.0;  // size of a block
   const double blocks = static_cast<double>(blocks_of(cut, p)), passes = cut.passes;
   const double of_each = std::ceil(blocks / std::max(facts.multiprocessors, 1));
   const double waves = std::ceil(of_each / cut.shape.blocks_at_once());

@@ -1,5 +1,4 @@
-// How small batches are cut up for the kernel whose weights stay in registers, and what it is told. Host code
-// only.
+// The cuts of `resident`, and its arguments. Host code only.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +16,12 @@ namespace resident {
 
 using Choice = CutChoice<Cut>;
 
-/// Every cut worth considering. None where c·d is more than 4096 or no multiple of 64, and where rows of x
-/// are apart by what the copy engine does not take.
+/// Every cut worth considering. There is none if c·d is more than 4096 or not a multiple of 64, or if the
+/// copy engine does not take the stride between rows of x.
 [[nodiscard]] std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts);
-/// The cheapest of them, by the cost model.
+/// The cheapest cut, by the cost model.
 [[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts);
-/// The cheapest of those that read weights in the order of another cut of the same factor.
+/// The cheapest of the cuts that read weights in the order of another cut of the same factor.
 [[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as);
 
 /// Whether two cuts of one factor read the same packed weights. Samples do not matter.
@@ -33,14 +32,14 @@ using Choice = CutChoice<Cut>;
 [[nodiscard]] inline std::int64_t blocks_of(const Cut& cut, const Product& p) {
   return p.a * cut.k_tiles * cut.sample_blocks;
 }
-/// Of all packed weights.
+/// Bytes of all packed weights.
 [[nodiscard]] inline std::int64_t weight_bytes(const Cut& cut, const Product& p) {
   return p.a * cut.k_tiles * warps * cut.shape.fragments * 512;
 }
 
-/// What a launch is told, but for the operands.
+/// The arguments of a launch, without the operands.
 [[nodiscard]] Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights);
-/// The same with them. Where x is not as the copy engine wants it, threads copy it; where y is not aligned,
+/// The same with the operands. If the copy engine cannot take x, threads copy it. If y is not aligned,
 /// elements are stored.
 [[nodiscard]] Arguments with_operands(Arguments arguments, const Product& p, const Operands& operands);
 

@@ -1,4 +1,4 @@
-// Sums of the warps that share out the terms, and their way to y. resident_tiles.cuh says how they lie.
+// The partial sums of the warps that split l, and their path to y. tiles.cuh says how they lie.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -14,7 +14,7 @@ namespace kronsparse::cuda::resident {
 template <class T, Shape shape>
 class SumStore {
   static constexpr int block_j = shape.block_j(), unit = shape.unit();
-  using Words = std::uint32_t[unit / 2];  ///< a unit's results
+  using Words = std::uint32_t[unit / 2];  ///< the results of a unit
 
  public:
   __device__ SumStore(const Arguments& args, const BlockPlace& place, std::uint32_t sums)
@@ -29,8 +29,8 @@ class SumStore {
         y_(static_cast<T*>(args.y) + (place.first_sample + sample_) * args.y_sample + first_feature_ +
            thread() % sample_units * unit) {}
 
-  /// What a warp has of a pass, to where others find it: sums, or results where nobody else has parts of
-  /// them.
+  /// Puts a warp's results of a pass into shared memory: partial sums, or rounded results if no other warp
+  /// has parts of them.
   __device__ void put(const float (&sums)[block_j][4], int warp) const {
     if constexpr (shape.l_warps() > 1)
       put_sums(sums, warp);
@@ -40,7 +40,7 @@ class SumStore {
       put_results<false>(sums, warp);
   }
 
-  /// Adds up a pass's sums, and stores results.
+  /// Adds up the sums of a pass and stores the results.
   __device__ void finish(int pass) const {
     if (is_plain(args_))
       finish_all<true>(pass);
@@ -50,12 +50,13 @@ class SumStore {
 
  private:
   static constexpr int sample_units = tile_outputs * shape.output_units();
-  static constexpr int samples_on = threads / sample_units;  ///< from one of a thread's units to the next
+  static constexpr int samples_on = threads / sample_units;  ///< from one of a thread's units to the next, in
+                                                             ///< samples
 
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
   __device__ static int lane() { return thread() % 32; }
 
-  /// The output and the sample of a lane's sums, four of each j.
+  /// The output and the sample of one of a lane's four sums of each j.
   __device__ static int output_of(int at) { return lane() / 4 + at / 2 * 8; }
   __device__ static int sample_of(int at) { return shape.sample_of(lane() % 4 * 2 + at % 2); }
 
@@ -120,9 +121,9 @@ class SumStore {
 
   const Arguments& args_;
   std::uint32_t sums_;
-  int outputs_left_;     ///< from the block's first on
-  int sample_, output_;  ///< of the thread's first unit
-  int left_;             ///< samples from it on
+  int outputs_left_;     ///< outputs from the block's first on
+  int sample_, output_;  ///< place of the thread's first unit
+  int left_;             ///< samples from that one on
   std::int64_t first_feature_;
   T* y_;
 };

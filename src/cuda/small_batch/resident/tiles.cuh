@@ -1,16 +1,16 @@
-// The product for small batches with weights that stay in registers: how it is cut up, and how it works.
+// The small-batch kernel `resident`: shapes, cuts and the order of weights.
 //
-// A block has 16 outputs with all of their j. Its 8 warps hold all weights of these, 128 KB in the registers
-// of a multiprocessor, as the left operands of tensor cores; they ask for them before the kernel ahead has
-// ended. x then comes in passes of 8 samples, whole rows of them, by the copy engine. A lane loads 16 bytes
-// of it as they lie, neighbouring j of one or two terms; byte permutations make pairs of terms of one j,
-// which are the right operands. So that a load's eight lanes read all banks, samples and terms are where the
-// swizzle of the copy engine and the order of the lanes want them.
+// It is for small batches with d from 4 to 64 and rows of x of up to 4096 elements. A block has 16 outputs
+// with all of their j. Its 8 warps keep all of their weights, 128 KB, in the registers of a multiprocessor,
+// as left operands of the tensor cores. They request them before the earlier kernel has ended. x then comes
+// in passes of 8 samples, in whole rows, by the copy engine. A lane loads 16 bytes as they lie: neighbouring
+// j of one or two terms. Byte permutations pair the terms of one j, which makes the right operands. Samples
+// and terms are arranged so that, with the copy engine's swizzle, the eight lanes of a load read all banks.
 //
-// Warps share out j, eight of them each, and what warps are left share out the terms: their sums meet in
-// shared memory, from where threads store what is contiguous in y.
+// Warps share out j, eight to each. Remaining warps split the terms; their sums meet in shared memory, and
+// threads store from there what is contiguous in y.
 //
-// Nothing is loaded twice but x, which every block of outputs needs: it comes from L2.
+// Only x is loaded more than once, because every block of outputs needs it: it comes from L2.
 #pragma once
 
 #include <cuda.h>
@@ -27,33 +27,33 @@ namespace kronsparse::cuda::resident {
 
 inline constexpr int warps = 8, threads = warps * 32;
 inline constexpr int tile_outputs = 16, tile_samples = 8, step_terms = 16;
-inline constexpr int row_bytes = 128, row_elements = row_bytes / 2;  ///< of x in shared memory, swizzled
-inline constexpr int max_elements = 4096;  ///< of x, that a sum's terms and all j are
+inline constexpr int row_bytes = 128, row_elements = row_bytes / 2;  ///< rows of x in shared memory, swizzled
+inline constexpr int max_elements = 4096;                            ///< c·d at most, in elements of x
 inline constexpr int max_samples = 64;
 
-/// What a block computes; the compiler knows it.
+/// The work of a block, known to the compiler.
 struct Shape {
   int d;          ///< 4, 8, 16, 32 or 64
-  int fragments;  ///< operands of weights that a warp holds: 16 or 32
+  int fragments;  ///< operands of weights that a warp keeps: 16 or 32
 
   [[nodiscard]] __host__ __device__ constexpr int block_j() const { return d < 8 ? d : 8; }
   [[nodiscard]] __host__ __device__ constexpr int j_warps() const { return d / block_j(); }
   [[nodiscard]] __host__ __device__ constexpr int l_warps() const { return warps / j_warps(); }
-  /// That a multiprocessor has registers for.
+  /// Blocks that a multiprocessor has registers for.
   [[nodiscard]] __host__ __device__ constexpr int blocks_at_once() const { return fragments > 16 ? 1 : 2; }
-  /// Of a warp.
+  /// Steps of a warp.
   [[nodiscard]] __host__ __device__ constexpr int steps() const { return fragments / block_j(); }
-  /// Of a sum; what of them does not exist is zeros.
+  /// Terms of a sum. Those that do not exist are zeros.
   [[nodiscard]] __host__ __device__ constexpr int terms() const { return l_warps() * steps() * step_terms; }
 
-  /// Where x is read by rows of all samples, each warp needs rows of its own, or two the same ones. Where
-  /// there are more j, it is read by samples, and all warps need all of it.
+  /// Whether x is read by rows of all samples (d <= 16): each warp, or each pair of warps, then needs rows of
+  /// its own. For larger d it is read by samples, and all warps need all of it.
   [[nodiscard]] __host__ __device__ constexpr bool by_rows() const { return d <= 16; }
   [[nodiscard]] __host__ __device__ constexpr int sharing_warps() const {
     return by_rows() ? j_warps() : warps;
   }
   [[nodiscard]] __host__ __device__ constexpr int groups() const { return warps / sharing_warps(); }
-  /// Of each sample, and those that a warp asks for.
+  /// Rows of each sample, and those that a warp requests.
   [[nodiscard]] __host__ __device__ constexpr int rows() const { return terms() * d * 2 / row_bytes; }
   [[nodiscard]] __host__ __device__ constexpr int box_rows() const {
     return by_rows() ? rows() / warps : rows();
@@ -61,7 +61,7 @@ struct Shape {
   [[nodiscard]] __host__ __device__ constexpr int box_bytes() const {
     return rows() * row_bytes * tile_samples / warps;
   }
-  /// By samples, rows of one are swizzled differently than those of the next.
+  /// For x read by samples: shifts the swizzle of each sample's rows against the next.
   [[nodiscard]] __host__ __device__ constexpr int shift() const { return d == 32 ? 2 : 4; }
   [[nodiscard]] __host__ __device__ constexpr int sample_pitch() const {
     return (rows() + shift()) * row_bytes;
@@ -69,11 +69,11 @@ struct Shape {
   [[nodiscard]] __host__ __device__ constexpr int buffer_bytes() const {
     return by_rows() ? tile_samples * rows() * row_bytes : (tile_samples * sample_pitch() + 1023) & ~1023;
   }
-  /// Of a buffer, where a warp's copy begins.
+  /// The offset in a buffer at which a warp's copy begins.
   [[nodiscard]] __host__ __device__ constexpr int box_place(int warp) const {
     return warp * (by_rows() ? box_bytes() : sample_pitch());
   }
-  /// Of a buffer, where the 16 bytes lie that are so many bytes from the beginning of a sample.
+  /// The offset in a buffer of the 16 bytes that lie `bytes` bytes from the start of a sample.
   [[nodiscard]] __host__ __device__ constexpr int place(int sample, int bytes) const {
     const int row = bytes / row_bytes, unit = bytes / 16 % 8;
     if (by_rows()) return (row * tile_samples + sample) * row_bytes + ((unit ^ sample) << 4);
@@ -88,7 +88,7 @@ struct Shape {
     return d <= 8 ? column / 2 + column % 2 * 4 : column;
   }
 
-  /// Results that a thread stores together, and how many of these units there are.
+  /// Results that a thread stores together (a unit), and the number of units.
   [[nodiscard]] __host__ __device__ constexpr int unit() const { return d < 16 ? 4 : 8; }
   [[nodiscard]] __host__ __device__ constexpr int output_units() const { return d / unit(); }
   [[nodiscard]] __host__ __device__ constexpr int units() const {
@@ -97,8 +97,8 @@ struct Shape {
   [[nodiscard]] __host__ __device__ constexpr int thread_units() const {
     return units() > threads ? units() / threads : 1;
   }
-  /// Sums lie in [part of l][four of a unit][unit], the last in an order that spreads them over the banks.
-  /// Where there is but one part, results lie there, rounded.
+  /// Sums lie as [part of l][four of a unit][unit], the units in an order that spreads them over the banks.
+  /// If there is only one part, rounded results lie there instead.
   [[nodiscard]] __host__ __device__ constexpr int sum_bytes() const {
     return l_warps() == 1 ? units() * unit() * 2 : l_warps() * units() * unit() * 4;
   }
@@ -121,7 +121,7 @@ inline constexpr std::array shapes{Shape{4, 32}, Shape{8, 32}, Shape{16, 32}, Sh
                                    Shape{4, 16}, Shape{8, 16}, Shape{16, 16}, Shape{32, 16}, Shape{64, 16}};
 static_assert(shapes[0].terms() * shapes[0].d == max_elements);
 
-/// How a problem is cut into blocks; fixed when the plan is made. Blocks of the same outputs share out the
+/// How a problem is cut into blocks; fixed when the plan is made. Blocks with the same outputs share out the
 /// samples.
 struct Cut {
   Shape shape{4, 32};
@@ -132,7 +132,7 @@ struct Cut {
   [[nodiscard]] __host__ __device__ int buffers() const { return passes > 1 ? 2 : 1; }
 };
 
-/// Where things lie in a block's shared memory, in bytes. x is first.
+/// Offsets in a block's shared memory, in bytes. x comes first.
 struct SharedLayout {
   int sums;
   int barriers;  ///< [buffer][group of warps that share x]
@@ -167,7 +167,7 @@ struct SharedLayout {
           .j = j_warp * shape.block_j() + j};
 }
 
-/// The same as digits.
+/// The same order as digits.
 [[nodiscard]] inline PackLayout pack_layout(const Problem& problem, const Cut& cut) {
   PackLayout layout = PackLayout::of(problem);
   const Shape& shape = cut.shape;
@@ -184,33 +184,33 @@ struct SharedLayout {
   return layout;
 }
 
-/// The numbers of a cut that packed_place() depends on.
+/// The numbers that packed_place() depends on.
 [[nodiscard]] inline PackedOrder packed_order(const Cut& cut) {
   return {.family = "resident", .numbers = {cut.shape.d, cut.shape.fragments, cut.k_tiles}};
 }
-/// Makes it a cut of this order; nothing else of it counts.
+/// Gives the cut this order. Its other numbers do not count.
 inline void take_order(Cut& cut, const PackedOrder& order) {
   const auto number = [&](std::size_t at) { return static_cast<int>(order.numbers[at]); };
   cut.shape = {number(0), number(1)};
   cut.k_tiles = number(2);
 }
 
-/// Everything one launch needs.
+/// The arguments of a launch.
 struct Arguments {
-  CUtensorMap x_map;  ///< of x, where `boxes` says so
+  CUtensorMap x_map;  ///< used if `boxes`
   const uint4* weights;
   const void* x;
   void* y;
   const void* bias;  ///< null when there is none
   Cut cut;
-  bool boxes;      ///< the copy engine takes x; else threads copy it
-  bool y_vectors;  ///< whether y is aligned: else elements are stored
+  bool boxes;      ///< whether the copy engine brings x; else threads copy it
+  bool y_vectors;  ///< whether y is aligned; else elements are stored
   int batch;
   Activation activation;
-  int b, x_rows;  ///< rows of x that exist, of each sample
+  int b, x_rows;  ///< rows of x that exist for each sample
   std::int64_t x_sample, y_sample;
   Divisor k_tiles, blocks_of_samples;
-  bool just_packed = false;  ///< the kernel ahead may write the weights: wait for it first
+  bool just_packed = false;  ///< the earlier kernel may write the weights: wait for it first
 };
 
 }  // namespace kronsparse::cuda::resident

@@ -1,5 +1,4 @@
-// How the product for small batches is cut into blocks, warps and tiles, and the order of weights that
-// follows.
+// The cuts of `skinny` into blocks, warps and tiles, and the order of weights that follows.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +8,18 @@
 
 namespace kronsparse::cuda::skinny {
 
-inline constexpr int max_warps = 8;         ///< of a block
-inline constexpr int tile_bytes = 32 * 16;  ///< one 16-byte load of each lane
+inline constexpr int max_warps = 8;         ///< warps of a block
+inline constexpr int tile_bytes = 32 * 16;  ///< one load of 16 bytes for each lane
 
-/// One tile of weights: `tile_k` outputs x `tile_l` terms, and which of them a lane's 16 bytes hold.
+/// A tile of weights, (tile_k outputs, tile_l terms), and which of them a lane's 16 bytes hold.
 template <class T>
 struct Tile {
   static constexpr bool tensor_core = sizeof(T) == 2;
   static constexpr int vector = 16 / sizeof(T);  ///< elements of a 16-byte access
   static constexpr int tile_k = tensor_core ? 16 : 32;
   static constexpr int tile_l = tensor_core ? 16 : 4;
-  /// Floats from one sample's sums to the next in shared memory: with 4 over,
-  /// the lanes of an accumulator fragment write to 32 different banks.
+  /// Floats from one sample's sums to the next in shared memory. The 4 extra ones let the lanes of an
+  /// accumulator fragment write to 32 different banks.
   static constexpr int sample_stride = tile_k + 4;
   static_assert(tile_k * tile_l * sizeof(T) == tile_bytes);
   static_assert(tile_l % vector == 0);
@@ -28,7 +27,7 @@ struct Tile {
   struct Place {
     int k, l;
   };
-  /// The place of element `e` of `lane` in the tile. Half types: the A fragment of m16n8k16.
+  /// The place in the tile of element `e` of `lane`. Half types: the A fragment of m16n8k16.
   __host__ __device__ static constexpr Place place(int lane, int e) {
     if constexpr (tensor_core)
       return {lane / 4 + 8 * (e / 2 % 2), lane % 4 * 2 + 8 * (e / 4) + e % 2};
@@ -39,25 +38,25 @@ struct Tile {
 
 /// How a problem is cut into blocks, warps and tiles; fixed when the plan is made.
 ///
-/// A panel is what shares x: one i and `j_group` neighbouring j. Its rows of tiles
-/// are numbered with j fastest, row = (k tile)·j_group + j. A block takes `groups`
-/// times `rows_per_group` of them; `warps_per_row` warps split the l of each.
+/// A panel shares x: one i and `j_group` neighbouring j. Its rows of tiles are numbered with j fastest, row =
+/// (k tile)·j_group + j. A block takes `groups` times `rows_per_group` of them; `warps_per_row` warps split
+/// the l of each.
 struct Cut {
-  int n_tiles = 1;  ///< of 8 samples that a block multiplies: 1, 2, 4 or 8
+  int n_tiles = 1;  ///< tiles of 8 samples that a block multiplies: 1, 2, 4 or 8
   int j_group = 1;
   int cluster = 1;         ///< blocks that split l and add up through distributed shared memory
-  int warps_per_row = 1;   ///< of one block that split l
+  int warps_per_row = 1;   ///< warps of a block that split l
   int rows_per_group = 1;  ///< a power of two
-  int groups = 1;          ///< that a block works through, x staged once
+  int groups = 1;          ///< groups that a block works through; x is staged once
   int segments = 1;        ///< parts of a block's l that are staged one after the other
-  int tiles_per_warp = 1;  ///< of one row and segment
+  int tiles_per_warp = 1;  ///< tiles of one row and segment
   int k_blocks = 1;        ///< blocks that share a panel's rows
   int j_groups = 1;
   int run = 1;          ///< neighbouring l in the 16 bytes of x that a thread takes at once
   bool vector = false;  ///< whether x can be read 16 bytes at a time, if it is aligned
 
   [[nodiscard]] __host__ __device__ int warps() const { return warps_per_row * rows_per_group; }
-  /// Sums that add up to an output.
+  /// Partial sums of an output.
   [[nodiscard]] __host__ __device__ int parts() const { return warps_per_row * cluster; }
   /// Samples whose outputs one block of a cluster adds up and stores.
   [[nodiscard]] __host__ __device__ int share() const { return n_tiles * 8 / cluster; }
@@ -72,8 +71,8 @@ struct Cut {
   }
 };
 
-/// Which weight is element `e` of a 16-byte vector of the packed ones, in the order in which blocks, groups,
-/// warps and lanes read them.
+/// The weight that is element `e` of a 16-byte vector of the packed ones. Their order is that in which
+/// blocks, groups, warps and lanes read them.
 template <class T>
 [[nodiscard]] __host__ __device__ inline PackedPlace packed_place(const Cut& cut, std::int64_t vector,
                                                                   int e) {
@@ -94,7 +93,7 @@ template <class T>
           .j = j_block * cut.j_group + row % cut.j_group};
 }
 
-/// The same as digits.
+/// The same order as digits.
 template <class T>
 [[nodiscard]] inline PackLayout pack_layout(const Problem& problem, const Cut& cut) {
   PackLayout layout = PackLayout::of(problem);
@@ -128,8 +127,8 @@ template <class T>
   return layout;
 }
 
-/// The numbers of a cut that packed_place() depends on. Tiles are numbered through all warps that split l,
-/// unless they are staged in segments; rows through a block, and through all blocks, unless these split l.
+/// The numbers that packed_place() depends on. Tiles are numbered through all warps that split l, unless they
+/// are staged in segments. Rows are numbered through a block, and through all blocks unless these split l.
 [[nodiscard]] inline PackedOrder packed_order(const Cut& cut) {
   const bool through_warps = cut.segments == 1, through_all = cut.cluster == 1;
   const std::int64_t block_rows = static_cast<std::int64_t>(cut.rows_per_group) * cut.groups;
@@ -139,7 +138,7 @@ template <class T>
                       cut.cluster, through_all ? block_rows * cut.k_blocks : cut.k_blocks, cut.j_groups,
                       cut.j_group, cut.run}};
 }
-/// Makes it a cut of this order; nothing else of it counts.
+/// Gives the cut this order. Its other numbers do not count.
 inline void take_order(Cut& cut, const PackedOrder& order) {
   const auto number = [&](std::size_t at) { return static_cast<int>(order.numbers[at]); };
   cut.tiles_per_warp = number(0);

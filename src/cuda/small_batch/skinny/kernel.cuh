@@ -1,4 +1,9 @@
-// The product for small batches: the kernel. skinny_tiles.cuh says how it works.
+// The small-batch kernel `skinny`, which runs on every GPU from sm_80 on. tiles.cuh says how it works.
+//
+// The path of the data: a warp loads its first tiles of packed weights into registers, before the earlier
+// kernel has ended. The block then stages x in shared memory, once or in segments. Each warp multiplies tile
+// by tile, with the next tiles in flight. Partial sums go to shared memory, of this block or of another block
+// of the cluster, and are added up and stored from there.
 #pragma once
 
 #include "cuda/small_batch/skinny/tiles.cuh"
@@ -7,9 +12,9 @@ namespace kronsparse::cuda::skinny {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
-/// Where a block stands: its panel, its rows, its part of l, its samples.
+/// The position of a block: its panel, its rows, its part of l, its samples.
 struct BlockPlace {
-  std::int64_t i, j;  ///< j the first of the panel
+  std::int64_t i, j;  ///< j is the panel's first
   int k_block;
   int rank;  ///< in the cluster
   int first_sample;
@@ -51,15 +56,16 @@ __device__ inline void stage_x(const Arguments& args, const BlockPlace& place, c
       .stage();
 }
 
-/// Adds up what the warps of a group, here and in the rest of the cluster, have
-/// left in this block's shared memory, and stores this block's share of y.
+/// Adds up the partial sums of a group that the warps of this block and of the cluster have left in this
+/// block's shared memory, and stores this block's share of y.
 template <class T, int n_tiles>
 class Finisher {
  public:
   __device__ Finisher(const Arguments& args, const BlockPlace& place, const SharedLayout& layout)
       : args_(args), place_(place), layout_(layout) {}
 
-  /// `partial` is this group's buffer in shared memory. Threads go along what is contiguous in y.
+  /// `partial` is this group's buffer in shared memory. Threads go along the direction that is contiguous in
+  /// y.
   __device__ void finish(const float* partial, int group) const {
     const int features = args_.cut.rows_per_group * Tile<T>::tile_k;
     const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -90,7 +96,7 @@ class Finisher {
     int partial;  ///< offset of its first sum, in floats
     float bias;
     std::int64_t feature;
-    T* y;  ///< of the share's first sample
+    T* y;  ///< for the share's first sample
   };
 
   __device__ Output output_of(int group, int f, int first_sample) const {
@@ -113,7 +119,7 @@ class Finisher {
     return output;
   }
 
-  // The samples n, n + step, ... of the share; several at a time where there are many.
+  // Stores the samples n, n + step, ... of the share; several at a time if there are many.
   __device__ void store(const float* partial, const Output& output, int n, int step, int samples) const {
     constexpr int at_once = n_tiles < 4 ? 1 : 4;
     if (!output.exists) return;
@@ -138,7 +144,7 @@ class Finisher {
     }
   }
 
-  // The same for four features: of neighbouring j, whose sums lie in four rows, or else of neighbouring k.
+  // The same for four features: neighbouring j, whose sums lie in four rows, or neighbouring k.
   __device__ void store_quads(const float* partial, const Output& output, int n, int step,
                               int samples) const {
     struct alignas(4 * sizeof(T)) Quad {
@@ -187,8 +193,8 @@ class Finisher {
 
 #endif
 
-/// One block to an SM: with the 128 registers that two allow it spills, and is slower throughout.
-/// With `prefetch` a block asks for all of its weights at once, into L2.
+/// One block per SM: with the 128 registers that two allow it spills, and is slower throughout. With
+/// `prefetch` a block requests all of its weights at once, into L2.
 template <class T, int n_tiles, bool prefetch = false>
 __global__ void __launch_bounds__(max_warps * 32, 1) multiply_skinny(const __grid_constant__ Arguments args) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
@@ -196,13 +202,13 @@ __global__ void __launch_bounds__(max_warps * 32, 1) multiply_skinny(const __gri
   const Cut& cut = args.cut;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
 
-  // The first weights, before anything else.
+  // The first weights come before everything else.
   if (args.just_packed) wait_for_packing();
   const int row_tiles = cut.segments * cut.tiles_per_warp;
   const uint4* next =
       args.weights + (std::int64_t{blockIdx.x} * cut.groups * warps + warp) * row_tiles * 32 + lane;
   constexpr int depth = tiles_in_flight<T>(n_tiles);
-  uint4 weights[depth];  // of the lane, in the next `depth` tiles
+  uint4 weights[depth];  // (depth): the lane's weights in the next `depth` tiles
 #pragma unroll
   for (int u = 0; u < depth; ++u)
     if (u < cut.tiles_per_warp) weights[u] = load_weights(next + u * 32);
@@ -226,14 +232,14 @@ __global__ void __launch_bounds__(max_warps * 32, 1) multiply_skinny(const __gri
                           place.samples, lane);
     for (int segment = 0; segment < cut.segments; ++segment) {
       if (group + segment == 0 || cut.segments > 1) {
-        if (group + segment > 0) __syncthreads();  // the segment before has been read by all
+        if (group + segment > 0) __syncthreads();  // everybody has read the previous segment
         stage_x<T, n_tiles>(args, place, layout, x, segment);
         __syncthreads();
       }
       const int first_tile = warp % cut.warps_per_row * cut.tiles_per_warp;
       for (int tile = 0; tile < cut.tiles_per_warp; tile += depth) {
-        // Where this warp goes on: in this segment, the next one, or the next group's row.
-        int left = cut.tiles_per_warp - tile - depth;  // in the segment
+        // The place where this warp continues: in this segment, the next one, or the next group's row.
+        int left = cut.tiles_per_warp - tile - depth;  // tiles left in the segment
         next += min(depth, left + depth) * 32;
         if (left <= 0) {
           const bool last_segment = segment + 1 == cut.segments;
@@ -247,7 +253,7 @@ __global__ void __launch_bounds__(max_warps * 32, 1) multiply_skinny(const __gri
         }
       }
     }
-    // Two buffers in turn: one barrier keeps a group's sums apart from the group before the last.
+    // Two buffers alternate: one barrier keeps a group's sums apart from those of the group before the last.
     const int buffer = layout.partial + group % 2 * layout.partial_buffer;
     const PartialPlace partial{
         .address = x + buffer + (warp * cut.cluster + place.rank) * layout.partial_part,

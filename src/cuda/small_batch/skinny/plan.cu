@@ -1,4 +1,4 @@
-// The product for small batches: launch and its entry in the table.
+// The small-batch kernel `skinny`: its launch and its entry in the table.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -31,7 +31,7 @@ decltype(auto) dispatch_n_tiles(int n_tiles, Body&& body) {
   return body.template operator()<8>();
 }
 
-/// Whether to prefetch weights; clusters and longer streams lose by it (measured on an H200).
+/// Whether to prefetch weights. Clusters and long sequences of tiles lose by it (measured on an H200).
 bool gains_by_prefetch(const Cut& cut) {
   return cut.n_tiles == 1 && cut.cluster == 1 && cut.groups == 1 && cut.segments == 1 &&
          cut.tiles_per_warp <= 24;
@@ -44,7 +44,7 @@ PackedOrder order_of(const Problem& problem, const Cut& cut) {
   return order;
 }
 
-/// The cheapest cut, of those whose order is `packed_as` where that is not null.
+/// The cheapest cut. If `packed_as` is not null, the cheapest of the cuts that read that order.
 Choice choose_cut(const Problem& problem, const GpuFacts& facts, const PackedOrder* packed_as) {
   if (packed_as == nullptr) return choose(problem, facts);
   Cut cut;
@@ -120,7 +120,7 @@ class SkinnyExecutor final : public CudaExecutor {
  private:
   Product product_;
   bool overlapping_ = false;  ///< a kernel loads its weights while the one before it finishes
-  bool has_quads_ = false;    ///< whether four features at a time of y are four j or four k of one block
+  bool has_quads_ = false;    ///< whether four neighbouring features of y are four j or four k of one block
   std::size_t quad_bytes_ = 0;
   const void* kernel_ = nullptr;
   std::size_t shared_bytes_ = 0;

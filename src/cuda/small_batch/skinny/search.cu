@@ -1,3 +1,4 @@
+// The small-batch kernel `skinny`: the search for the cheapest cut, and the cost model.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,26 +11,26 @@ namespace {
 
 constexpr double max_blocks = 1 << 30;
 
-constexpr double start = 1.6e-6;                               // of a kernel that does little
-constexpr double all_l2_rate = 4.2e12, l2_rate_of_one = 50e9;  // of all SMs together, of each
+constexpr double start = 1.6e-6;                               // a kernel that does little
+constexpr double all_l2_rate = 4.2e12, l2_rate_of_one = 50e9;  // to all SMs together, to each
 constexpr double weight_rate_of_one = 36e9;                    // from DRAM
-constexpr double exchange_rate = 11e9;                         // of an SM to others of its cluster
+constexpr double exchange_rate = 11e9;                         // from an SM to others of its cluster
 constexpr double l2_latency = 0.45e-6;
 constexpr double dram_latency = 0.8e-6;
 constexpr double clock = 1.7e9;
 constexpr double other_samples = 1.3;                             // blocks find each other's weights in L2
-constexpr double group_seconds = 0.7e-6;                          // of each but the first
-constexpr double turn_seconds = 1.0e-6, round_seconds = 0.15e-6;  // alike
+constexpr double group_seconds = 0.7e-6;                          // each group but the first
+constexpr double turn_seconds = 1.0e-6, round_seconds = 0.15e-6;  // the same: each but the first
 
-/// Registers of a thread, about.
+/// Registers of a thread, approximately.
 double registers_of(int n_tiles) { return n_tiles < 4 ? 168 : 255; }
 /// Clusters of 4 and 8 leave some of each GPU cluster of 16 or 18 SMs idle: 128 blocks take two turns.
 double usable_share(int cluster) { return cluster == 8 ? 0.72 : cluster == 4 ? 0.9 : 1.0; }
 /// Seconds for blocks or warps to add up.
 double meeting_seconds(int cluster) { return cluster > 1 ? (0.6 + 0.05 * cluster) * 1e-6 : 0.1e-6; }
 
-/// Neighbouring j of x that come with those of a panel. Sectors of 32 bytes come whole: of x with features
-/// contiguous, every j of the sector.
+/// Neighbouring j of x that are fetched with those of a panel. Sectors of 32 bytes come whole: if features
+/// are contiguous, with every j of the sector.
 template <class T>
 double fetched_j_of(const Cut& cut, const Product& p, double samples) {
   const double sector = 32.0 / sizeof(T);
@@ -39,7 +40,7 @@ double fetched_j_of(const Cut& cut, const Product& p, double samples) {
              : cut.j_group * std::max(1.0, sector / samples);
 }
 
-/// Seconds of a run, by what an SM takes in and what its blocks wait for; fitted to an H200.
+/// Seconds of a run, from what an SM takes in and what its blocks wait for; fitted to an H200.
 template <class T>
 double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double samples = static_cast<double>(std::min<std::int64_t>(p.batch, cut.n_tiles * 8));
@@ -63,22 +64,23 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double fetched_j = fetched_j_of<T>(cut, p, samples);
   const double stagings = cut.segments > 1 ? cut.groups : 1;
   const double x_elements = samples * cut.positions<T>() * cut.segments * stagings;
-  const double outputs = cut.groups * cut.rows_per_group * Tile<T>::tile_k * samples;  // before splits add up
-  // Loads that warps have in flight come once in a latency.
+  const double outputs = cut.groups * cut.rows_per_group * Tile<T>::tile_k * samples;  // before splits are
+                                                                                       // added up
+  // The loads that warps have in flight come once per latency.
   const double warps = cut.warps() * std::min(resident, rounds);
   const double in_flight = warps * std::min(tiles_in_flight<T>(cut.n_tiles), cut.tiles_per_warp) * tile_bytes;
   const double loads =
       turns < rounds ? (blocks / active + rounds) / 2 : rounds;  // blocks of an SM, as DRAM sees them
-  // Other samples' blocks find them in L2.
+  // The blocks of other samples find the weights in L2.
   const double weight_rate = facts.memory_rate / active * (chunks > 1 ? other_samples : 1.0);
   const double weights =
       loads * weight_bytes / std::min({weight_rate, weight_rate_of_one, in_flight / dram_latency});
-  // Blocks that an SM works on at once stage x while others multiply.
+  // Blocks that share an SM stage x while others multiply.
   const double exposed = turns < rounds ? 0.9 + 0.1 * rounds : rounds;
   const double x = exposed * x_elements * fetched_j * sizeof(T) / l2_rate;
   const double exchange = rounds * outputs * cut.warps_per_row * 4 * (cut.cluster - 1) / 2 / exchange_rate;
 
-  // How often a thread waits for x: it has some loads in flight, of 16 bytes or of one element.
+  // How often a thread waits for x. It has some loads in flight, of 16 bytes or of one element.
   const bool is_copied = cut.vector && cut.run == Tile<T>::vector;
   const double x_loads = x_elements * cut.j_group / Tile<T>::vector / threads;
   const double waits = is_copied    ? cut.segments * stagings
@@ -101,8 +103,8 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
          turns * (finishing + barriers) + (turns - 1) * turn_seconds + (rounds - 1) * round_seconds;
 }
 
-/// Seconds that cuts take at least that begin in the same way: j_group, n_tiles, cluster and warps_per_row
-/// are known, and the rest is as good as it can be for each part of the prediction.
+/// A lower bound, in seconds, for the cuts with the same j_group, n_tiles, cluster and warps_per_row. The
+/// rest is taken as good as it can be for each part of the prediction.
 template <class T>
 class Bound {
  public:
@@ -134,7 +136,7 @@ class Bound {
     const bool is_copied = cut.vector && cut.run == Tile<T>::vector;
     waits_of_warp_ = is_copied ? 0 : cut.vector ? x_loads / loads_in_flight(cut.n_tiles) : x_loads;
     wait_ = l2_latency * (cut.vector ? 1 : samples > 1 ? 2.5 : 1.5);
-    // Segments are as few as possible: more than half of what fits is staged at once.
+    // There are as few segments as possible: more than half of what fits is staged at once.
     const double all_x = x_elements * cut.j_group * sizeof(T),
                  memory = static_cast<double>(facts.shared_bytes);
     is_segmented_ = all_x > memory;
@@ -148,11 +150,11 @@ class Bound {
     common_ = start + dram_latency + std::max(weights, multiplying) + exchange;
   }
 
-  /// A bound for cuts with so many groups of rows or more.
+  /// A bound for cuts with at least this many groups of rows.
   [[nodiscard]] double seconds(int groups = 1) const {
     return common_ + staging(groups, 1, 1, max_warps) + finishing(groups);
   }
-  /// The same with so many warps and blocks of rows; more blocks take more rounds.
+  /// The same with these warps and blocks of rows; more blocks take more rounds.
   [[nodiscard]] double seconds(const Cut& cut) const {
     const double rounds = std::ceil(panels_ * cut.k_blocks / sms_);
     const double resident = std::max(1, std::min(resident_, most_warps_ / cut.warps()));
@@ -163,7 +165,7 @@ class Bound {
   }
 
  private:
-  /// Every group stages x again if it does not fit as a whole.
+  /// Every group stages x again if x does not fit as a whole.
   [[nodiscard]] double staging(int groups, double exposed, double turns, int warps) const {
     const double stagings = is_segmented_ ? groups : 1;
     return stagings * exposed * x_ + turns * std::max(1.0, stagings * waits_of_warp_ / warps) * wait_;
@@ -171,13 +173,13 @@ class Bound {
   [[nodiscard]] double finishing(int groups) const { return groups * group_ + (groups - 1) * group_seconds; }
 
   double sms_ = 0, panels_ = 0;
-  int most_warps_ = 0, resident_ = 0;  ///< that an SM has at once; blocks, as far as memory tells
+  int most_warps_ = 0, resident_ = 0;  ///< warps of an SM at once; blocks of an SM, by memory alone
   bool is_segmented_ = false;
-  double common_ = 0;  ///< what does not depend on rows
+  double common_ = 0;  ///< the part that does not depend on rows
   double x_ = 0, waits_of_warp_ = 0, wait_ = 0, group_ = 0;
 };
 
-/// Whether x can be read in vectors, of whole runs of l, or of 8 (f32: 4) neighbouring j.
+/// Whether x can be read in vectors: of whole runs of l, or of 8 (f32: 4) neighbouring j.
 template <class T>
 bool fits_vectors(const Product& p) {
   constexpr int vector = Tile<T>::vector;
@@ -185,7 +187,7 @@ bool fits_vectors(const Product& p) {
          (p.d < vector ? vector % p.d == 0 && p.c % (vector / p.d) == 0 : p.d % vector == 0);
 }
 
-/// The beginnings of cuts: how j, samples and l are shared out.
+/// Visits the beginnings of cuts: how j, samples and l are shared out.
 template <class T, class Visitor>
 void for_each_beginning(const Product& p, const GpuFacts& facts, const Cut* packed_as, Visitor&& visit) {
   constexpr int vector = Tile<T>::vector;
@@ -218,7 +220,8 @@ void for_each_beginning(const Product& p, const GpuFacts& facts, const Cut* pack
 }
 
 /// Visits the ways to complete a cut: every number of rows for a block, each with as few segments as shared
-/// memory allows. Leaves out cuts that have so many groups and more, or such blocks, if told to.
+/// memory allows. may_have_groups(groups) and may_be(cut) can leave out cuts with at least this many groups,
+/// or with such blocks.
 template <class T, class MayHave, class MayBe, class Visitor>
 void for_each_completion(Cut cut, const Product& p, const GpuFacts& facts, const Cut* packed_as,
                          MayHave&& may_have_groups, MayBe&& may_be, Visitor&& visit) {
@@ -254,7 +257,7 @@ void for_each_completion(Cut cut, const Product& p, const GpuFacts& facts, const
   }
 }
 
-constexpr int max_branches = 4 * 4 * 4 * 4;  // of j_group, n_tiles, cluster and warps_per_row
+constexpr int max_branches = 4 * 4 * 4 * 4;  // choices of j_group, n_tiles, cluster and warps_per_row
 
 Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_as) {
   const Product p = planned_product_of(problem);
@@ -265,7 +268,7 @@ Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_a
                           [&](const Cut& cut) { branches.add(cut, Bound<T>(cut, p, facts).seconds()); });
     branches.visit_promising(best, [&](const Cut& beginning, int branch) {
       const Bound<T> bound(beginning, p, facts);
-      int number = branch * 64;  // more than there are ways to complete a cut
+      int number = branch * 64;  // more than the ways to complete a cut
       const auto may_have_groups = [&](int groups) { return !best.excludes(bound.seconds(groups)); };
       const auto may_be = [&](const Cut& cut) { return !best.excludes(bound.seconds(cut)); };
       for_each_completion<T>(beginning, p, facts, packed_as, may_have_groups, may_be, [&](const Cut& cut) {

@@ -1,4 +1,4 @@
-// How small batches are cut up for the kernel that streams weights through registers. Host code only.
+// The cuts of `skinny`. Host code only.
 #pragma once
 
 #include <algorithm>
@@ -17,22 +17,22 @@ inline constexpr int max_batch = 64;
 
 using Choice = CutChoice<Cut>;
 
-/// Every cut worth considering; none only where a grid would be too large.
+/// Every cut worth considering. There is none only if a grid would be too large.
 [[nodiscard]] std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts);
-/// The cheapest of them, by the cost model.
+/// The cheapest cut, by the cost model.
 [[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts);
-/// The cheapest of those that read weights in the order of another cut of the same factor.
+/// The cheapest of the cuts that read weights in the order of another cut of the same factor.
 [[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as);
 
-/// Whether two cuts read rows of the same packed weights. They are numbered through a block, and through all
-/// blocks, unless these split l.
+/// Whether two cuts read the same rows of packed weights. Rows are numbered through a block, and through all
+/// blocks unless these split l.
 [[nodiscard]] inline bool same_order_of_rows(const Cut& one, const Cut& other) {
   const std::int64_t rows = one.rows_per_group * one.groups, other_rows = other.rows_per_group * other.groups;
   if (one.cluster > 1) return rows == other_rows && one.k_blocks == other.k_blocks;
   return rows * one.k_blocks == other_rows * other.k_blocks;
 }
-/// Whether two cuts of one factor read the same packed weights. How many samples a block has does not matter.
-/// Tiles are numbered through all warps that split l, unless they are staged in segments.
+/// Whether two cuts of one factor read the same packed weights. The number of samples of a block does not
+/// matter. Tiles are numbered through all warps that split l, unless they are staged in segments.
 [[nodiscard]] inline bool same_order(const Cut& one, const Cut& other) {
   return one.j_group == other.j_group && one.j_groups == other.j_groups && one.cluster == other.cluster &&
          one.run == other.run && one.segments == other.segments &&
@@ -56,7 +56,7 @@ decltype(auto) dispatch_type(DType dtype, Body&& body) {
 
 /// Rows of a group that are neighbouring j; a power of two.
 [[nodiscard]] inline int j_fastest(const Cut& cut) {
-  const int in_panel = cut.j_group & -cut.j_group;  // its largest power of two
+  const int in_panel = cut.j_group & -cut.j_group;  // the largest power of two that divides it
   return std::min(in_panel, cut.rows_per_group);
 }
 

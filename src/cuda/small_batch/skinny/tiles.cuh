@@ -1,13 +1,13 @@
-// The product for small batches, where the weights are the traffic: device side.
+// The small-batch kernel `skinny`: device side.
 //
-// Weights go once from DRAM to registers, as 16-byte loads in exactly the order
-// in which they are packed; x is staged in shared memory. A warp owns a row of
-// tiles: `tile_k` outputs of one (i, j), over a range of l. What is split over l
-// (between the warps of a block, and the blocks of a cluster) is added up in
-// shared memory in a fixed order, so results do not vary from run to run.
+// It is for small batches on any GPU from sm_80 on, where most of the traffic is weights. Weights go once
+// from DRAM to registers, by 16-byte loads in exactly the order in which they are packed. x is staged in
+// shared memory. A warp owns a row of tiles: `tile_k` outputs of one (i, j), over a range of l. Partial sums
+// of l (from the warps of a block, and the blocks of a cluster) are added up in shared memory in a fixed
+// order, so results do not vary from run to run.
 //
-// Half types use the tensor cores from batch 1 on: the weights are the A
-// operand, 16 outputs x 16 terms to a tile, the batch is n. f32 uses FMA.
+// Half types use the tensor cores from batch 1 on: the weights are the A operand, (16 outputs, 16 terms) to a
+// tile, and the batch is n. f32 uses FMA.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -23,17 +23,18 @@
 
 namespace kronsparse::cuda::skinny {
 
-/// Tiles that a warp has in flight, and 16-byte loads of x that a thread has. Large
-/// batches fill the shared memory of an SM with one block, which may then take all registers.
+/// Tiles that a warp has in flight, and 16-byte loads of x that a thread has. Large batches fill the shared
+/// memory of an SM with one block, which may then use all registers.
 template <class T>
 __host__ __device__ constexpr int tiles_in_flight(int n_tiles) {
   return Tile<T>::tensor_core && n_tiles >= 4 ? 16 : 8;
 }
 __host__ __device__ constexpr int loads_in_flight(int n_tiles) { return n_tiles >= 4 ? 16 : 8; }
 
-/// Where things lie in a block's shared memory, in bytes.
+/// Offsets in a block's shared memory, in bytes.
 struct SharedLayout {
-  int x_row;           ///< from one sample to the next; an odd multiple of 16, so that 8 samples are 8 banks
+  int x_row;           ///< from one sample to the next; an odd multiple of 16, so that 8 samples lie in 8
+                       ///< different banks
   int x_plane;         ///< from one j to the next
   int zeros;           ///< a row of zeros, for the samples beyond the batch
   int partial;         ///< sums of the block's share of samples: [buffer][row][part][sample][output]
@@ -49,8 +50,8 @@ __host__ __device__ inline SharedLayout shared_layout(const Cut& cut, int sample
   s.x_plane = s.x_row * samples;
   s.zeros = s.x_plane * cut.j_group;
   s.partial = s.zeros + s.x_row;
-  // The sums of neighbouring j are read together: their rows should lie 4 to 16 banks apart.
-  // Where there is one j, quads of k are read and must lie on 16 bytes.
+  // The sums of neighbouring j are read together: their rows should lie 4 to 16 banks apart. If there is one
+  // j, quads of k are read and must lie on 16 bytes.
   const int pad = (32 / j_fastest < 16 ? 32 / j_fastest : 16) / cut.parts();
   const int least_pad = j_fastest == 1 ? 4 : 1;
   s.partial_part = (cut.share() * Tile<T>::sample_stride + (pad > least_pad ? pad : least_pad)) * 4;
@@ -59,16 +60,16 @@ __host__ __device__ inline SharedLayout shared_layout(const Cut& cut, int sample
   return s;
 }
 
-/// Everything one launch needs.
+/// The arguments of a launch.
 struct Arguments {
   const uint4* weights;
   const void* x;
   void* y;
   const void* bias;  ///< null when there is none
   Cut cut;
-  bool just_packed = false;  ///< the kernel ahead may write the weights: wait for it first
+  bool just_packed = false;  ///< the earlier kernel may write the weights: wait for it first
   int batch;
-  int j_fastest_log2;  ///< rows of a group that are neighbouring j, as stores order them
+  int j_fastest_log2;  ///< rows of a group that are neighbouring j, in the order of stores
   Activation activation;
   std::int64_t b, c, d;
   std::int64_t x_sample, x_feature, y_sample, y_feature;
@@ -77,8 +78,8 @@ struct Arguments {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
-// Volatile, as are the waits below: the first loads must be issued before the wait for the kernel ahead. Not
-// "nc": the kernel ahead may be the one that packs the weights, and such loads may find what was there.
+// Volatile, as are the waits below: the first loads must be issued before the wait for the earlier kernel.
+// Not "nc": the earlier kernel may be the one that packs the weights, and such loads may find stale data.
 __device__ inline uint4 load_weights(const uint4* address) {
   uint4 v;
   asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -87,7 +88,7 @@ __device__ inline uint4 load_weights(const uint4* address) {
   return v;
 }
 
-/// Has L2 fetch `bytes` of weights, a multiple of 16.
+/// Makes L2 fetch `bytes` of weights, a multiple of 16.
 __device__ inline void prefetch_weights([[maybe_unused]] const uint4* address,
                                         [[maybe_unused]] unsigned bytes) {
 #if __CUDA_ARCH__ >= 900
@@ -95,8 +96,8 @@ __device__ inline void prefetch_weights([[maybe_unused]] const uint4* address,
 #endif
 }
 
-/// Lets the next kernel of the stream begin with its own weights, then waits for
-/// the one before this: x is its result. Both do nothing for plain launches.
+/// Lets the next kernel of the stream begin with its own weights, then waits for the kernel before this one:
+/// x is its result. Both do nothing for plain launches.
 __device__ inline void meet_neighbouring_kernels() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
@@ -104,7 +105,7 @@ __device__ inline void meet_neighbouring_kernels() {
 #endif
 }
 
-/// Waits for the kernels before this alone.
+/// Only waits for the earlier kernels.
 __device__ inline void wait_for_packing() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -123,12 +124,12 @@ __device__ inline void cluster_wait() {
 #endif
 }
 
-/// Where a warp leaves its sums: with the block of the cluster that adds them up,
-/// which is the owner of 2^share_log2 neighbouring samples.
+/// The place where a warp leaves its sums: in the block of the cluster that adds them up, which owns
+/// 2^share_log2 neighbouring samples.
 struct PartialPlace {
   std::uint32_t address;  ///< as it would be in this block
   int share_log2;
-  bool is_shared_out;  ///< to other blocks
+  bool is_shared_out;  ///< whether other blocks add up, too
 
   template <class T>
   __device__ void put(int sample, int k, float value) const {
@@ -162,8 +163,8 @@ __device__ inline void mma(float (&c)[4], const uint4& a, std::uint32_t b0, std:
 /// The sums of one row of tiles over n_tiles·8 samples, on the tensor cores.
 template <class T, int n_tiles, bool tensor_core = Tile<T>::tensor_core>
 struct Sums {
-  float c[n_tiles][4] = {};
-  std::uint32_t x_row[(n_tiles + 1) / 2];  ///< of the lane's row in each ldmatrix
+  float c[n_tiles][4] = {};                // (8 samples, 4 sums)
+  std::uint32_t x_row[(n_tiles + 1) / 2];  ///< (pairs of n tiles): address of the lane's row in each ldmatrix
 
   __device__ Sums(std::uint32_t x, std::uint32_t zeros, int row_bytes, int samples, int lane) {
     for (int pair = 0; pair < (n_tiles + 1) / 2; ++pair) {
@@ -174,7 +175,7 @@ struct Sums {
 
   __device__ void add_tile(const uint4& weights, int tile) {
     for (int pair = 0; pair < (n_tiles + 1) / 2; ++pair) {
-      std::uint32_t x[4];  // two tiles of 8 samples x 16 terms, by 8 terms
+      std::uint32_t x[4];  // two tiles of (8 samples, 16 terms), by 8 terms
       const std::uint32_t address = x_row[pair] + tile * (Tile<T>::tile_l * 2);
       if constexpr (n_tiles == 1) {
         asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
@@ -197,10 +198,10 @@ struct Sums {
   }
 };
 
-/// The same with FMA: a lane is an output, x is read by all lanes at once.
+/// The same with FMA: a lane is an output, and all lanes read the same x.
 template <class T, int n_tiles>
 struct Sums<T, n_tiles, false> {
-  float c[n_tiles * 8] = {};
+  float c[n_tiles * 8] = {};  // (samples)
   std::uint32_t x_first;
   int row_bytes, samples;
 

@@ -1,4 +1,10 @@
-// The product for small batches on Hopper: the kernel. stream_tiles.cuh says how it works.
+// The small-batch kernel `stream` for Hopper. tiles.cuh says how it works.
+//
+// The path of the data: one producer thread has the copy engine bring chunks of packed weights to the stages
+// of each warpgroup, before the earlier kernel has ended. x comes to shared memory once, by tensor copies or
+// by threads. Each warpgroup multiplies its rows, weights from its stages by x. The blocks of a cluster add
+// up their parts of l in shared memory. Results leave from there in whole rows, or directly from registers if
+// they are few.
 #pragma once
 
 #include "cuda/device/kernel_arguments.cuh"
@@ -18,7 +24,7 @@ __device__ inline void multiply_step(float (&sums)[samples / 2], std::uint64_t w
     ptx::Wgmma<samples>::f16_shared(sums, weights, x, add);
 }
 
-/// Requests the weights of all warpgroups, by turns. By one thread.
+/// Requests the weights of all warpgroups, in turn. Called by one thread.
 __device__ inline void produce(const Arguments& args, const SharedLayout& layout, const BlockPlace& place,
                                std::uint32_t base) {
   WeightStream streams[max_warpgroups] = {{args, layout, place, base, 0},
@@ -76,7 +82,7 @@ __global__ void __launch_bounds__(stream::max_warpgroups * 128 + stream::produce
     ptx::wait_for_earlier_kernels();
     if (!cut.boxes) {
       stager.stage();
-      ptx::fence_for_bulk();  // wgmma reads as the copy engine does
+      ptx::fence_for_bulk();  // wgmma reads through the same proxy as the copy engine
       ptx::barrier_of(x_is_there, cut.threads);
     } else if (threadIdx.x == 0) {
       for (int chunk = 0; chunk < cut.chunks; ++chunk) {
@@ -96,7 +102,7 @@ __global__ void __launch_bounds__(stream::max_warpgroups * 128 + stream::produce
   for (int row = warpgroup; row < end_row; row += cut.warpgroups) {
     const auto panel_row = static_cast<unsigned>(first_row + row);
     const auto j = static_cast<int>(panel_row - args.j_group.quotient(panel_row) * args.j_group.value());
-    // By the chunk, and by the step within it.
+    // Steps of x in shared memory, by the chunk and by the step within it.
     const std::uint32_t x = base + j * layout.plane;
     const int x_chunk = cut.boxes ? samples * 128 : chunk_steps * 2 * layout.vector;
     const int x_step = cut.boxes ? 32 : 2 * layout.vector;

@@ -1,3 +1,4 @@
+// The kernels of kernel.cuh, by dtype and samples per block.
 #include "cuda/small_batch/stream/kernel.cuh"
 #include "cuda/small_batch/stream/search.hpp"
 

@@ -1,4 +1,4 @@
-// The product for small batches on Hopper: packing, launch, its entry in the table.
+// The small-batch kernel `stream`: its launch and its entry in the table.
 #include <string>
 
 #include "core/implementation.hpp"

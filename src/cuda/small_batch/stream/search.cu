@@ -1,3 +1,4 @@
+// The small-batch kernel `stream`: the search for the cheapest cut, and the cost model.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -8,28 +9,28 @@
 namespace kronsparse::cuda::stream {
 namespace {
 
-constexpr std::int64_t max_blocks = std::int64_t{1} << 27;  // of weights
-constexpr int vector = 8;                                   // elements of 16 bytes
+constexpr std::int64_t max_blocks = std::int64_t{1} << 27;  // blocks of weights
+constexpr int vector = 8;                                   // elements in 16 bytes
 
 constexpr double clock = 1.7e9, registers = 96;
-constexpr double start = 1.12e-6;                              // of a kernel that does little
+constexpr double start = 1.12e-6;                              // a kernel that does little
 constexpr double l2_rate_of_one = 44e9, all_l2_rate = 3.4e12;  // to each SM, to all together
 constexpr double box_latency = 0.46e-6, load_latency = 0.5e-6;
-constexpr double exchange_rate = 19e9;  // of an SM to others of its cluster
+constexpr double exchange_rate = 19e9;  // from an SM to others of its cluster
 constexpr double exchange_seconds = 1.26e-6, collecting_seconds = 1.04e-6, staging_seconds = 1.42e-6;
 constexpr double row_seconds = 0.24e-6, turn_seconds = 1.5e-6;
 
 /// The share of the SMs that clusters can use.
 double usable_share(int cluster) { return cluster == 8 ? 0.72 : cluster == 4 ? 0.9 : 1.0; }
 
-/// Neighbouring j of x that come with those of a panel: whole sectors of 32 bytes.
+/// Neighbouring j of x that are fetched with those of a panel: whole sectors of 32 bytes.
 double fetched_j_of(const Cut& cut, const Product& p) {
   return cut.bytes != 0 || p.x_feature != 1
              ? cut.j_group
              : std::max<double>(cut.j_group, std::min<double>(static_cast<double>(p.d), 16));
 }
 
-/// Seconds of the threads that bring x, turn by turn: they wait for what they have in flight.
+/// Seconds that the threads take to bring x, turn by turn: they wait for their loads in flight.
 double staging_of(const Cut& cut, double x_elements, double threads, double turns) {
   const bool is_copied = cut.bytes != 0 && cut.run == vector;
   const double loads = x_elements * cut.j_group / vector / threads;
@@ -37,10 +38,10 @@ double staging_of(const Cut& cut, double x_elements, double threads, double turn
   return staging_seconds + turns * (waits * load_latency + loads * (cut.bytes != 0 ? 37e-9 : 300e-9));
 }
 
-/// Seconds of a warpgroup's instruction.
+/// Clocks of a warpgroup's instruction.
 double step_clocks(const Cut& cut) { return std::max(16 + cut.samples / 4.0, cut.samples / 2.0); }
 
-/// Sums of a cluster's blocks that meet.
+/// Seconds to add up the sums of a cluster's blocks.
 double exchange_of(const Cut& cut, double outputs, double threads) {
   return cut.cluster == 1 ? 0
                           : exchange_seconds + outputs * 4 * (1 - 1.0 / cut.cluster) / exchange_rate +
@@ -54,18 +55,18 @@ double storing_of(const Cut& cut, const Product& p, double samples, double outpu
                        : 0);
 }
 
-/// Not explained: with many samples and several j it takes up to 1.7 times as long, with one j and short sums
-/// three quarters of it.
+/// A factor that is measured, not explained: with many samples and several j a run takes up to 1.7 times as
+/// long, with one j and short sums three quarters of the prediction.
 double margin_of(const Product& p) { return p.batch <= 32 ? 1 : p.d > 1 ? 1.3 : p.c < 512 ? 0.76 : 1; }
 
-/// Two blocks on an SM let a kernel's weights come while the one before it still runs.
+/// With two blocks on an SM, a kernel's weights come while the kernel before it still runs.
 double body_of(bool overlaps, double weights, double x, double multiplying) {
   return overlaps ? std::max(weights, x + multiplying)
                   : 0.28e-6 + std::max(0.16e-6 + weights, x) + 0.3 * multiplying;
 }
 
-/// Seconds of a run, by what an SM takes in and what its blocks wait for; fitted to an H200 (720 runs of 36
-/// problems: the cut it prefers takes 1.03 times as long as the best of those tried, in the mean).
+/// Seconds of a run, from what an SM takes in and what its blocks wait for. Fitted to an H200 (720 runs of 36
+/// problems: the preferred cut takes 1.03 times as long as the best of those tried, in the mean).
 double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double samples = static_cast<double>(std::min<std::int64_t>(p.batch, cut.samples));
   const double sample_blocks = std::ceil(static_cast<double>(p.batch) / cut.samples);
@@ -97,7 +98,7 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
           (turns - 1) * turn_seconds);
 }
 
-/// Seconds that cuts take at least whose samples, j and l are shared out in one way.
+/// A lower bound, in seconds, for the cuts with the same samples, j group and split of l.
 class Bound {
  public:
   Bound(const Cut& cut, const Product& p, const GpuFacts& facts)
@@ -116,7 +117,7 @@ class Bound {
     x_bytes_ = x_elements * fetched_j_of(cut, p) * 2;
     staging_ = cut.boxes ? box_latency : staging_of(cut, x_elements, most_threads, 0);
     staging_of_turn_ = cut.boxes ? 0 : staging_of(cut, x_elements, most_threads, 1) - staging_;
-    // The end of a block grows by the row, and by the row of a warpgroup.
+    // The end of a block grows with its rows, and with the rows of a warpgroup.
     const auto ending = [&](int rows, double block_rows) {
       Cut with_rows = cut;
       with_rows.rows = rows;
@@ -139,11 +140,11 @@ class Bound {
     const double multiplying = chunks * sample_blocks_ / sms_ * chunk_seconds_;
     return seconds(weights, x_bytes_ / l2_rate_of_one, multiplying, 1, true, 1, 1);
   }
-  /// A bound for cuts with so many rows and warpgroups, before stages and other threads are known.
+  /// A bound for cuts with these rows and warpgroups, before stages and other threads are known.
   [[nodiscard]] double seconds_of_rows(const Cut& cut) const {
     const double of_weights = panels_ * cut.k_blocks, blocks = of_weights * sample_blocks_;
     const double rounds = std::ceil(blocks / sms_);
-    // Shared memory holds all weights, or no room for another stage is left.
+    // Either shared memory holds all weights, or there is no room for another stage.
     const double chunks = static_cast<double>(block_chunks(cut)), bytes = chunks * chunk_bytes;
     const double shared = std::max(
         0.0, std::min(shared_x_ + bytes, shared_bytes_ - cut.warpgroups * (chunk_bytes + barrier_bytes)));
@@ -179,7 +180,7 @@ class Bound {
   double ending_ = 0, ending_of_row_ = 0, ending_of_block_row_ = 0;
 };
 
-/// x by chunks of terms, where d = 1.
+/// x by chunks of terms, for d = 1.
 TensorView x_view(const Product& p, const Cut& cut, const void* x) {
   return {.data = x,
           .sizes = {p.c, p.a, p.batch, 1},
@@ -188,7 +189,7 @@ TensorView x_view(const Product& p, const Cut& cut, const void* x) {
 }
 
 /// Visits the ways to complete a cut: every number of warpgroups, and of rows for each. `may_be` is asked
-/// before there are stages.
+/// before the stages are known.
 template <class MayBe, class Visitor>
 void for_each_completion(Cut cut, const Product& p, const GpuFacts& facts, const Cut* packed_as,
                          MayBe&& may_be, Visitor&& visit) {
@@ -219,7 +220,8 @@ void for_each_completion(Cut cut, const Product& p, const GpuFacts& facts, const
   }
 }
 
-/// The beginnings of cuts: how j, samples and l are shared out; none where x does not fit into shared memory.
+/// Visits the beginnings of cuts: how j, samples and l are shared out. There is none if x does not fit into
+/// shared memory.
 template <class Visitor>
 void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit) {
   constexpr std::int64_t chunk_l = std::int64_t{chunk_steps} * step_l;
@@ -230,7 +232,7 @@ void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit)
       fits(vector) && (p.d < vector ? vector % p.d == 0 && p.c % (vector / p.d) == 0 : p.d % vector == 0);
   const bool fits_halves = fits(vector / 2) && p.d == 1 && p.c % (vector / 2) == 0;
   Cut cut;
-  // Few results are stored as they are: to collect them takes longer.
+  // Few results are stored directly: collecting them takes longer.
   cut.collects = p.y_feature == 1 && p.batch > (p.d == 1 ? 8 : 2);
   for (const int j_group : {1, 2, 3, 4, 5, 6, 7, 8, 16}) {
     const bool is_whole = j_group == p.d, is_part = j_group == vector || j_group == 2 * vector;
@@ -243,7 +245,7 @@ void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit)
     for (cut.samples = 8; cut.samples <= max_batch; cut.samples *= 2) {
       cut.boxes = p.d == 1 && p.x_feature == 1 && x_view(p, cut, nullptr).strides_fit();
       for (cut.cluster = 1; cut.cluster <= std::min(8, cut.samples / 4); cut.cluster *= 2) {
-        // Half of the samples would do, and for half of the cluster.
+        // Half of the samples would do, with half of the cluster.
         if (cut.samples > 8 && cut.samples / 2 >= p.batch && cut.cluster != cut.samples / 4) continue;
         if (packed_as != nullptr && packed_as->cluster != cut.cluster) continue;
         const std::int64_t chunks = divided_up(divided_up(p.c, chunk_l), cut.cluster);
@@ -255,7 +257,7 @@ void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit)
   }
 }
 
-constexpr int max_branches = 3 * 4 * 4;  // of j_group, samples and cluster
+constexpr int max_branches = 3 * 4 * 4;  // choices of j_group, samples and cluster
 
 Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_as) {
   const Product p = planned_product_of(problem);
@@ -265,7 +267,7 @@ Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_a
   BestCut<Cut> best;
   branches.visit_promising(best, [&](const Cut& beginning, int branch) {
     const Bound bound(beginning, p, facts);
-    int number = branch * 1024;  // more than there are ways to complete a cut
+    int number = branch * 1024;  // more than the ways to complete a cut
     const auto may_be = [&](const Cut& cut) { return !best.excludes(bound.seconds_of_rows(cut)); };
     for_each_completion(beginning, p, facts, packed_as, may_be,
                         [&](const Cut& cut) { best.offer(cut, predict_cut(cut, p, facts), number++); });
@@ -273,7 +275,8 @@ Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_a
   return best.choice();
 }
 
-/// Features that lie together in y, in shared memory and in every block, and so are stored at once.
+/// The number of features that are neighbours in y, in shared memory and in every block, and so are stored at
+/// once.
 int y_vector_of(const Product& p, const Cut& cut) {
   if (!cut.collects) return 0;
   for (const int width : {8, 4}) {

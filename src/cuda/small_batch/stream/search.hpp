@@ -1,4 +1,4 @@
-// How small batches of half types are cut up on Hopper, and what their kernels are told. Host code only.
+// The cuts of `stream`, and its arguments. Host code only.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ inline constexpr int max_batch = 64;
 
 using Choice = CutChoice<Cut>;
 
-/// Every cut worth considering; none where x does not fit into shared memory.
+/// Every cut worth considering. There is none if x does not fit into shared memory.
 [[nodiscard]] std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts);
-/// The cheapest of them, by the cost model.
+/// The cheapest cut, by the cost model.
 [[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts);
-/// The cheapest of those that read weights in the order of another cut of the same factor.
+/// The cheapest of the cuts that read weights in the order of another cut of the same factor.
 [[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as);
 
-/// Whether two cuts of one factor read the same packed weights. Samples, threads that bring x and store y,
-/// and stages do not matter. Rows are numbered through a block, unless warpgroups have several each, and
+/// Whether two cuts of one factor read the same packed weights. Samples, stages, and the threads that bring x
+/// and store y do not matter. Rows are numbered through a block, unless warpgroups have several each, and
 /// through all blocks, unless these split l.
 [[nodiscard]] inline bool same_order(const Cut& one, const Cut& other) {
   if (one.j_group != other.j_group || one.j_groups != other.j_groups || one.cluster != other.cluster ||
@@ -39,7 +39,7 @@ using Choice = CutChoice<Cut>;
   return std::int64_t{one.block_rows()} * one.k_blocks == std::int64_t{other.block_rows()} * other.k_blocks;
 }
 
-/// Blocks that have weights of their own; each sample block needs as many.
+/// Blocks that have weights of their own. Each block of samples needs as many.
 [[nodiscard]] std::int64_t blocks_of_weights(const Cut& cut, const Product& p);
 [[nodiscard]] inline std::int64_t sample_blocks(const Cut& cut, const Product& p) {
   return divided_up(p.batch, cut.samples);
@@ -50,16 +50,16 @@ using Choice = CutChoice<Cut>;
 }
 [[nodiscard]] std::int64_t weight_bytes(const Cut& cut, const Product& p);
 
-/// What a launch is told, but for the operands.
+/// The arguments of a launch, without the operands.
 [[nodiscard]] Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights);
-/// The same with them. What is not aligned is read and written in smaller units.
+/// The same with the operands. Operands that are not aligned are read and written in smaller units.
 [[nodiscard]] Arguments with_operands(Arguments arguments, const Product& p, const Operands& operands);
 
 }  // namespace stream
 
 using StreamKernel = void (*)(stream::Arguments);
 
-/// The kernel for so many samples of a block, of f16 or bf16.
+/// The kernel for `samples` samples per block, of f16 or bf16.
 [[nodiscard]] StreamKernel stream_kernel(DType dtype, int samples);
 
 }  // namespace kronsparse::cuda

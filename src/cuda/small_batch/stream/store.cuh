@@ -1,4 +1,4 @@
-// The product for small batches on Hopper: results on their way to y.
+// The small-batch kernel `stream`: results on their way to y.
 #pragma once
 
 #include "cuda/device/epilogue.cuh"
@@ -8,8 +8,8 @@ namespace kronsparse::cuda::stream {
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// The sums of a row on their way to y. Of the wgmma accumulator, output 16·warp + lane/4 + 8h of samples
-/// 8q + 2·(lane%4) + e is sums[4q + 2h + e].
+/// Takes the sums of a row to y. In the wgmma accumulator, output 16·warp + lane/4 + 8h and samples 8q +
+/// 2·(lane%4) + e are sums[4q + 2h + e].
 template <class T, int samples>
 class RowStore {
  public:
@@ -19,7 +19,7 @@ class RowStore {
                       std::uint32_t shared)
       : args_(args), place_(place), layout_(layout), shared_(shared) {}
 
-  /// All terms are in: results go to shared memory, or to y where they are not collected.
+  /// Stores sums that hold all terms: to shared memory, or to y if results are not collected.
   __device__ void store(Sums& sums, int row) const {
     const int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16 + lane / 4;
     const Target targets[2] = {target_of(row, first), target_of(row, first + 8)};
@@ -37,7 +37,7 @@ class RowStore {
         put(targets[h], e / 2 * 8 + lane % 4 * 2 + e % 2, place_.samples, sums[e / 2 * 4 + 2 * h + e % 2]);
   }
 
-  /// To the blocks that add up.
+  /// Sends partial sums to the blocks that add them up.
   __device__ void share_out(const Sums& sums, int row) const {
     const int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16 + lane / 4;
     const int share = args_.cut.share(), share_log2 = 31 - __clz(share);
@@ -54,7 +54,8 @@ class RowStore {
     }
   }
 
-  /// Adds up what the cluster has left here: this block's share of samples, of all rows of the block.
+  /// Adds up the partial sums that the cluster has left here: this block's share of samples, for all rows of
+  /// the block.
   __device__ void add_up() const {
     const Cut& cut = args_.cut;
     const int stride = partial_stride(cut), quads_log2 = 29 - __clz(cut.share());
@@ -77,7 +78,7 @@ class RowStore {
     }
   }
 
-  /// The results in shared memory to y, as long runs as there are.
+  /// Copies the results from shared memory to y, in runs as long as possible.
   __device__ void copy_out() const {
     if (args_.y_vector == 8)
       copy_vectors<uint4>();
@@ -90,7 +91,7 @@ class RowStore {
  private:
   struct Target {
     bool exists;
-    int at;  ///< in a sample's results
+    int at;  ///< place among a sample's results
     float bias;
     std::int64_t feature;
   };
@@ -105,7 +106,7 @@ class RowStore {
                args_.y_sample;
   }
 
-  /// Output k_in_tile of a row of the block.
+  /// The target of output k_in_tile of a row of the block.
   __device__ Target target_of(int row, int k_in_tile) const {
     const int panel_row = place_.k_block * args_.cut.block_rows() + row;
     const int k_tile = static_cast<int>(args_.j_group.quotient(static_cast<unsigned>(panel_row)));
@@ -123,7 +124,7 @@ class RowStore {
     return target;
   }
 
-  /// One result, of a sample below `there`.
+  /// Stores one result, if its sample is below `there`.
   __device__ void put(const Target& target, int sample, int there, float value) const {
     if (!target.exists || sample >= there) return;
     if (args_.y_vector != 0)
@@ -133,8 +134,8 @@ class RowStore {
       y()[sample * args_.y_sample + target.feature * args_.y_feature] = static_cast<T>(value);
   }
 
-  /// Where outputs are neighbours: 8 samples x 8 outputs at a time, also of samples and outputs that are not
-  /// there.
+  /// For outputs that are neighbours: stores 8 samples x 8 outputs at a time, including samples and outputs
+  /// that do not exist.
   __device__ void put_matrices(const Sums& sums, int row) const {
     const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
     // Lanes 8m to 8m + 7 give the addresses of matrix m: samples 8·(m/2), outputs 8·(m%2).
@@ -195,7 +196,7 @@ class RowStore {
   template <class Body>
   __device__ static void for_pieces(int count, int there, Body&& body) {
     const int threads_log2 = 31 - __clz(static_cast<int>(blockDim.x));
-    if (threadIdx.x >> threads_log2 != 0) return;  // the producer: others are a power of two
+    if (threadIdx.x >> threads_log2 != 0) return;  // this is the producer: the others are a power of two
     const int width_log2 = min(threads_log2, count <= 4 ? 2 : 32 - __clz(count - 1));
     for (int sample = threadIdx.x >> width_log2; sample < there; sample += 1 << (threads_log2 - width_log2))
       for (int piece = threadIdx.x & ((1 << width_log2) - 1); piece < count; piece += 1 << width_log2)

@@ -1,11 +1,11 @@
-// The product for small batches on Hopper, where the weights are the traffic: how it is cut, and the weights'
-// way.
+// The small-batch kernel `stream` for Hopper: cuts, the order of weights and their path.
 //
-// Weights are the left operand of wgmma: 64 outputs of one (i, j), a row of tiles, over a range of l. One
-// thread has the copy engine bring them to shared memory, packed as they are read there, as many as there is
-// room for and before the kernel ahead has ended. x, the right operand, comes by tensor copies where d = 1;
-// else threads stage it (small_batch_x.cuh). Each warpgroup has rows, weights and barriers of its own. The
-// blocks of a cluster may split l; they add up in the order of their ranks, so results do not vary.
+// It is for batches up to 64 of half types, where most of the traffic is weights. The weights are the left
+// operand of wgmma: 64 outputs of one (i, j), a row of tiles, over a range of l. One thread has the copy
+// engine bring them to shared memory in the order in which they are packed, as many as there is room for, and
+// before the earlier kernel has ended. x is the right operand. Tensor copies bring it if d = 1; else threads
+// stage it (x_in_shared.cuh). Each warpgroup has its own rows, weights and barriers. The blocks of a cluster
+// may split l; they add up in the order of their ranks, so results do not vary.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -23,36 +23,38 @@ namespace kronsparse::cuda::stream {
 inline constexpr int max_warpgroups = 4;
 inline constexpr int tile_k = 64;                             ///< outputs of a row
 inline constexpr int step_l = 16;                             ///< terms of one instruction
-inline constexpr int step_bytes = tile_k * step_l * 2;        ///< of weights
-inline constexpr int chunk_steps = 4;                         ///< that arrive together
+inline constexpr int step_bytes = tile_k * step_l * 2;        ///< bytes of weights for a step
+inline constexpr int chunk_steps = 4;                         ///< steps whose weights arrive together
 inline constexpr int chunk_bytes = chunk_steps * step_bytes;  // 8 KB
-inline constexpr int barrier_bytes = 16;                      ///< of a stage: one for full, one for empty
-inline constexpr int producer_threads = 32;                   ///< after the others of a block
+inline constexpr int barrier_bytes = 16;                      ///< a stage has two: one for full, one for
+                                                              ///< empty
+inline constexpr int producer_threads = 32;                   ///< the last of a block
 inline constexpr int barriers_are_there = 1, x_is_there = 2;  ///< numbered barriers
 
 /// How a problem is cut into blocks and rows; fixed when the plan is made.
 ///
-/// A panel is what shares x: one i, `j_group` neighbouring j and `samples` of the batch. Its rows are
-/// numbered with j fastest, row = (k tile)·j_group + j. A block takes `warpgroups`·`rows` of them, which are
-/// whole k tiles or neighbouring j of one: its warpgroup w the rows w, w + warpgroups, ... More warpgroups
-/// may help to bring x and to store y, which is most of what there is to do for threads.
+/// A panel shares x: one i, `j_group` neighbouring j and `samples` of the batch. Its rows are numbered with j
+/// fastest, row = (k tile)·j_group + j. A block takes `warpgroups`·`rows` of them, which are whole k tiles or
+/// neighbouring j of one: warpgroup w takes the rows w, w + warpgroups, ... Further warpgroups may help to
+/// bring x and to store y, which is most of the threads' work.
 struct Cut {
   int samples = 8;  ///< 8, 16, 32 or 64
   int j_group = 1, j_groups = 1;
   int cluster = 1;     ///< blocks that split l
-  int warpgroups = 1;  ///< that multiply
-  int threads = 128;   ///< of the block, but for the producer's
-  int rows = 1;        ///< of a warpgroup
-  int chunks = 1;      ///< of a row
+  int warpgroups = 1;  ///< warpgroups that multiply
+  int threads = 128;   ///< threads of the block, without the producer's
+  int rows = 1;        ///< rows of a warpgroup
+  int chunks = 1;      ///< chunks of a row
   int stages = 1;      ///< chunks of a warpgroup that shared memory holds
   int k_blocks = 1;
-  int run = 1;           ///< of the order of terms
-  int bytes = 0;         ///< of x that a load can take, if it is aligned (see XPlace)
-  bool boxes = false;    ///< whether x comes by tensor copies, if it is aligned
-  bool collects = true;  ///< results in shared memory, so that rows of y are stored whole
+  int run = 1;           ///< run of the order of terms (TermOrder)
+  int bytes = 0;         ///< bytes of x in one load, if x is aligned (see XPlace)
+  bool boxes = false;    ///< whether tensor copies bring x, if it is aligned
+  bool collects = true;  ///< whether results are collected in shared memory, so that rows of y are stored
+                         ///< whole
 
   [[nodiscard]] __host__ __device__ int block_rows() const { return warpgroups * rows; }
-  /// Neighbouring j of a block's rows, and its k tiles.
+  /// Neighbouring j of a block's rows.
   [[nodiscard]] __host__ __device__ int block_j() const {
     return block_rows() < j_group ? block_rows() : j_group;
   }
@@ -62,20 +64,20 @@ struct Cut {
   [[nodiscard]] __host__ __device__ int share() const { return samples / cluster; }
 };
 
-/// Where things lie in a block's shared memory, in bytes.
+/// Offsets in a block's shared memory, in bytes.
 struct SharedLayout {
   int vector;    ///< from 16 bytes of terms to the next 16, for all samples; an odd number of 16 bytes
   int plane;     ///< from one j to the next
-  int results;   ///< of the block's share of samples: [sample][k][j]
-  int result;    ///< from one sample's to the next; an odd number of 16 bytes
-  int partials;  ///< sums of the block's share of samples: [row][rank][output][sample]
+  int results;   ///< results of the block's share of samples: [sample][k][j]
+  int result;    ///< from one sample's results to the next; an odd number of 16 bytes
+  int partials;  ///< partial sums of the block's share of samples: [row][rank][output][sample]
   int weights;   ///< [warpgroup][stage]
-  int barriers;  ///< alike; then one for each chunk of x
+  int barriers;  ///< [warpgroup][stage]; then one for each chunk of x
   int unused;    ///< 4 bytes that nobody reads
   int total;
 };
 
-/// Floats from one output's partial sums to the next: with 4 over, neighbouring outputs are read from
+/// Floats from one output's partial sums to the next. With 4 extra ones, neighbouring outputs are read from
 /// different banks.
 [[nodiscard]] __host__ __device__ inline int partial_stride(const Cut& cut) { return cut.share() + 4; }
 
@@ -97,7 +99,8 @@ struct SharedLayout {
 
 [[nodiscard]] __host__ __device__ inline PackedPlace packed_place(const Cut& cut, std::int64_t index) {
   Digits digits(index);
-  // An instruction's weights are blocks of 8 outputs by 8 terms, those of the next terms after all outputs.
+  // The weights of an instruction are blocks of 8 outputs x 8 terms. Those of the next 8 terms come after all
+  // outputs.
   const std::int64_t term = digits.take(8), k_in_tile = digits.take(tile_k), next_terms = digits.take(2);
   const std::int64_t step = digits.take(std::int64_t{cut.chunks} * chunk_steps);
   const std::int64_t r = digits.take(cut.rows), warpgroup = digits.take(cut.warpgroups);
@@ -112,7 +115,7 @@ struct SharedLayout {
           .j = j_block * cut.j_group + row % cut.j_group};
 }
 
-/// The same as digits.
+/// The same order as digits.
 [[nodiscard]] inline PackLayout pack_layout(const Problem& problem, const Cut& cut) {
   PackLayout layout = PackLayout::of(problem);
   const TermOrder<__half> order{.positions = cut.positions(), .run = cut.run};
@@ -130,8 +133,8 @@ struct SharedLayout {
   return layout;
 }
 
-/// The numbers of a cut that packed_place() depends on. Rows are numbered through a block, unless its
-/// warpgroups have several each, and through all blocks, unless these split l.
+/// The numbers that packed_place() depends on. Rows are numbered through a block, unless its warpgroups have
+/// several each, and through all blocks, unless these split l.
 [[nodiscard]] inline PackedOrder packed_order(const Cut& cut) {
   const bool through_block = cut.rows == 1 || cut.warpgroups == 1,
              through_all = through_block && cut.cluster == 1;
@@ -144,7 +147,7 @@ struct SharedLayout {
       .family = "stream",
       .numbers = {cut.chunks, rows, warpgroups, cut.cluster, k_blocks, cut.j_groups, cut.j_group, cut.run}};
 }
-/// Makes it a cut of this order; nothing else of it counts.
+/// Gives the cut this order. Its other numbers do not count.
 inline void take_order(Cut& cut, const PackedOrder& order) {
   const auto number = [&](std::size_t at) { return static_cast<int>(order.numbers[at]); };
   cut.chunks = number(0);
@@ -157,9 +160,9 @@ inline void take_order(Cut& cut, const PackedOrder& order) {
   cut.run = number(7);
 }
 
-/// Everything one launch needs.
+/// The arguments of a launch.
 struct Arguments {
-  CUtensorMap x_map;  ///< where x comes by tensor copies
+  CUtensorMap x_map;  ///< for tensor copies of x
   const std::byte* weights;
   const void* x;
   void* y;
@@ -170,19 +173,18 @@ struct Arguments {
   Activation activation;
   std::int64_t b, c, d;
   std::int64_t y_sample, y_feature;
-  int y_vector;  ///< neighbouring features that are stored at once: 8, 4 or 1; 0 where results go to
-                 ///< y as they are: features are no neighbours, or samples so few that collecting takes
-                 ///< longer
+  int y_vector;  ///< neighbouring features that are stored at once: 8, 4 or 1; 0 if results go directly to y,
+                 ///< because features are not neighbours, or samples are so few that collecting takes longer
   Divisor blocks_of_weights, cluster, k_blocks, j_groups, j_group;
-  bool just_packed = false;  ///< the kernel ahead may write the weights: wait for it first
+  bool just_packed = false;  ///< the earlier kernel may write the weights: wait for it first
 };
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// Where a block stands: its panel, its rows, its part of l, its samples.
+/// The position of a block: its panel, its rows, its part of l, its samples.
 struct BlockPlace {
-  int of_weights;  ///< its number among those of the same samples
-  int i, j;        ///< j the first of the panel
+  int of_weights;  ///< its number among the blocks of the same samples
+  int i, j;        ///< j is the panel's first
   int k_block;
   int rank;  ///< in the cluster
   int first_sample, samples;
@@ -226,7 +228,7 @@ class WeightStream {
   }
 
   [[nodiscard]] __device__ int chunks() const { return chunks_; }
-  /// By one thread: asks for the next chunk as soon as its stage is empty.
+  /// Called by one thread: requests the next chunk as soon as its stage is empty.
   __device__ void request(int chunk) {
     if (chunk >= count_) ptx::barrier_wait(empty(place_.at), place_.parity ^ 1);
     ptx::barrier_arrive_expecting(full(place_.at), chunk_bytes);
@@ -235,12 +237,13 @@ class WeightStream {
     place_.advance(count_);
   }
 
-  /// By the warpgroup: waits for the next chunk and tells where it is.
+  /// Called by the warpgroup: waits for the next chunk and returns its address.
   __device__ std::uint32_t next() const {
     ptx::barrier_wait(full(place_.at), place_.parity);
     return stages_ + place_.at * chunk_bytes;
   }
-  /// After the products of a chunk were committed: those of the one before are done, its stage is empty.
+  /// Called after the products of a chunk were committed: those of the previous chunk are done, and its stage
+  /// is empty.
   __device__ void advance() {
     if (chunks_ > count_) {
       ptx::wgmma_wait<1>();
@@ -257,7 +260,7 @@ class WeightStream {
   const std::byte* from_;
   std::uint32_t stages_, barriers_;
   int count_, chunks_;
-  int previous_ = -1;  ///< stage of the chunk before
+  int previous_ = -1;  ///< stage of the previous chunk
   RingPlace place_;
 };
 

@@ -1,4 +1,4 @@
-// Stands in for src/cuda/ptx.cuh where kernels run on the CPU (see block.hpp).
+// Stands in for src/cuda/device/ptx.cuh when kernels run on the CPU (see block.hpp).
 #pragma once
 
 #include <cstring>
@@ -9,7 +9,7 @@ namespace kronsparse::cuda::ptx {
 
 using emulation::Block;
 
-/// Not 0, so that an offset taken for an address shows.
+/// Not 0, so that an offset mistaken for an address is noticed.
 inline constexpr std::uint32_t kSharedBase = 1024;
 
 inline std::uint32_t shared_address(const void* pointer) {
@@ -62,8 +62,8 @@ inline uint2 load_shared_8(std::uint32_t address) { return load_shared<uint2>(ad
 inline std::uint32_t load_shared_4(std::uint32_t address) { return load_shared<std::uint32_t>(address); }
 inline void store_shared_4(std::uint32_t address, std::uint32_t value) { store_shared(address, value); }
 
-/// Register m of lane 4g + t: elements 2t and 2t + 1 of row g of matrix m (transposed: elements g of
-/// the rows 2t and 2t + 1), whose row r begins at the address that lane 8m + r gives.
+/// Register m of lane 4g + t holds elements 2t and 2t + 1 of row g of matrix m (transposed: element g of rows
+/// 2t and 2t + 1). Row r of matrix m begins at the address that lane 8m + r gives.
 template <bool Transposed>
 inline uint4 load_matrices_of_warp(std::uint32_t address) {
   Block& block = Block::current();
@@ -99,7 +99,7 @@ inline void mma_bf16(float (&d)[4], const uint4& a, std::uint32_t b0, std::uint3
   Block::current().multiply_in_warp({emulation::WgmmaIssue::Kind::bf16, d, {a.x, a.y, a.z, a.w}, {b0, b1}});
 }
 
-/// To the nearest, and of two away from zero.
+/// Rounds to nearest, ties away from zero.
 inline std::uint32_t round_to_tf32(std::uint32_t bits) {
   return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & 0xffffe000u;
 }

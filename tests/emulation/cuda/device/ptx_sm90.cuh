@@ -1,4 +1,4 @@
-// Stands in for src/cuda/ptx_sm90.cuh where kernels run on the CPU (see block.hpp).
+// Stands in for src/cuda/device/ptx_sm90.cuh when kernels run on the CPU (see block.hpp).
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ inline void wait_bulk_stores() {
   Block::current().wait_stores(Pending);
 }
 
-/// What the emulation's own tensor_map() has put there.
+/// The tensor that the emulation's own tensor_map() has put there.
 inline const emulation::Tensor& tensor_of(const void* map) {
   return *static_cast<const emulation::Tensor*>(map);
 }
@@ -61,7 +61,7 @@ inline void cluster_barrier() {
   cluster_wait();
 }
 
-/// A block's number is in the bits that no address in shared memory has.
+/// The rank of a block is in bits that no address in shared memory uses.
 inline constexpr int kRankShift = 24;
 inline std::uint32_t cluster_address(std::uint32_t address, std::uint32_t rank) {
   return address | rank << kRankShift;
@@ -115,8 +115,7 @@ inline void barrier_signal(int number, int threads) {
   Block::signal(Block::current().numbered_meeting(number), threads);
 }
 
-/// Lane 4g + t holds, of each of four matrices, elements 2t and 2t + 1 of row g (of column g when
-/// transposed).
+/// Lane 4g + t holds elements 2t and 2t + 1 of row g (transposed: of column g) of each of four matrices.
 template <bool Transposed>
 inline void store_matrices_of_warp(std::uint32_t address, std::uint32_t r0, std::uint32_t r1,
                                    std::uint32_t r2, std::uint32_t r3) {

@@ -1,4 +1,4 @@
-// Stands in for src/cuda/wgmma.cuh where kernels run on the CPU (see block.hpp).
+// Stands in for src/cuda/device/wgmma.cuh when kernels run on the CPU (see block.hpp).
 #pragma once
 
 #include "builtins.hpp"
@@ -53,7 +53,7 @@ inline void wgmma_wait() {
   emulation::Block::current().wait_products(Pending);
 }
 
-/// As the hardware wants it: addresses and distances in units of 16 bytes, of 14 bits each.
+/// In the hardware's form: addresses and distances in units of 16 bytes, of 14 bits each.
 inline std::uint64_t wgmma_operand(std::uint32_t address, int next_terms, int next_columns) {
   return static_cast<std::uint64_t>((address & 0x3ffff) >> 4) |
          static_cast<std::uint64_t>(next_terms >> 4) << 16 |
