@@ -208,8 +208,8 @@ void run_decision(const Decision& decision, const BackendEntry& backend, Device 
       weights.data = step.kept.get();
     else if (const std::size_t bytes = step.workspace_bytes(); bytes > 0)
       weights.data = addresses.in_workspace(std::exchange(packed_at, packed_at + bytes));
-    else if (step.has_values())
-      weights.data = operands.values[factor];
+    else if (step.has_values())  // as given: work ahead of the run may write them
+      weights = {.data = operands.values[factor], .just_packed = true};
     step.executor->run(of_step, weights);
   }
 }

@@ -25,11 +25,11 @@ std::vector<DeviceInfo> usable_gpus() {
 /// Best guess first: equal predictions keep this order.
 std::vector<Implementation> all_implementations() {
   return {
-      gemm_implementation(),          wgmma_implementation(),          mma_implementation(),
-      held_implementation(),          resident_implementation(),       direct_implementation(),
-      narrow_implementation(),        stream_implementation(),         skinny_implementation(),
-      simt_implementation(),          gradient_wgmma_implementation(), gradient_mma_implementation(),
-      gradient_simt_implementation(), staged_implementation(),
+      gemm_implementation(),         wgmma_implementation(),         mma_implementation(),
+      held_implementation(),         resident_implementation(),      direct_implementation(),
+      unpacked_implementation(),     narrow_implementation(),        stream_implementation(),
+      skinny_implementation(),       simt_implementation(),          gradient_wgmma_implementation(),
+      gradient_mma_implementation(), gradient_simt_implementation(), staged_implementation(),
   };
 }
 

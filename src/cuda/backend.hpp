@@ -9,6 +9,7 @@ namespace kronsparse::cuda {
 [[nodiscard]] Implementation wgmma_implementation();           ///< multiply_wgmma.cu
 [[nodiscard]] Implementation mma_implementation();             ///< multiply_mma.cu
 [[nodiscard]] Implementation direct_implementation();          ///< multiply_direct.cu
+[[nodiscard]] Implementation unpacked_implementation();        ///< the same
 [[nodiscard]] Implementation held_implementation();            ///< multiply_held.cu
 [[nodiscard]] Implementation narrow_implementation();          ///< multiply_narrow.cu
 [[nodiscard]] Implementation resident_implementation();        ///< multiply_resident.cu

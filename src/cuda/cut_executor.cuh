@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/implementation.hpp"
 #include "cuda/cut_choice.hpp"
@@ -28,9 +29,16 @@ template <class Arguments>
 template <class Cut>
 [[nodiscard]] PackedOrder order_of(const Problem& problem, const Cut& cut) {
   PackedOrder order = packed_order(cut);
-  order.numbers.back() = is_transposed(problem.operation);
+  if (!order.is_as_given()) order.numbers.back() = is_transposed(problem.operation);
   order.bytes = static_cast<std::size_t>(weight_bytes(cut, product_of(problem)));
   return order;
+}
+
+/// The layout of packed weights, or none where they are read as given.
+template <class Cut>
+[[nodiscard]] std::vector<PackLayout> layouts_of(const Problem& problem, const Cut& cut) {
+  if (packed_order(cut).is_as_given()) return {};
+  return {pack_layout(problem, cut)};
 }
 
 template <class Cut, class Arguments>
@@ -38,7 +46,7 @@ class CutExecutor final : public CudaExecutor {
  public:
   CutExecutor(const char* name, const Problem& problem, Device device, const Cut& cut, const void* kernel,
               const void* ordinary_kernel, const LaunchShape& shape)
-      : CudaExecutor(device, order_of(problem, cut), pack_layout(problem, cut)),
+      : CudaExecutor(device, order_of(problem, cut), layouts_of(problem, cut)),
         name_(name),
         product_(product_of(problem)),
         kernel_(kernel),
@@ -53,9 +61,10 @@ class CutExecutor final : public CudaExecutor {
 
   void run(const Operands& operands, const Weights& weights) const override {
     const DeviceGuard guard(device());
-    Arguments arguments = with_operands(arguments_, product_, operands);
+    Arguments arguments = arguments_;
     arguments.weights = static_cast<decltype(arguments.weights)>(weights.data);
     arguments.just_packed = weights.just_packed;
+    arguments = with_operands(arguments, product_, operands);
     launch(name_, is_ordinary(arguments) ? ordinary_kernel_ : kernel_, shape_, operands.stream, arguments);
   }
 
@@ -68,24 +77,39 @@ class CutExecutor final : public CudaExecutor {
   Arguments arguments_;  ///< all but the operands and weights
 };
 
+/// Whether a family packs no weights.
+template <class Family>
+inline constexpr bool reads_as_given = [] {
+  if constexpr (requires { Family::reads_as_given; })
+    return Family::reads_as_given;
+  else
+    return false;
+}();
+
 /// The cheapest cut, of those whose order is `packed_as` where that is not null.
 template <class Family>
 [[nodiscard]] CutChoice<typename Family::Cut> choose_cut(const Problem& problem, const GpuFacts& facts,
                                                          const PackedOrder* packed_as) {
   if (packed_as == nullptr) return Family::choose(problem, facts);
-  typename Family::Cut cut;
-  if (packed_as->family != packed_order(cut).family) return {};
-  take_order(cut, *packed_as);
-  const CutChoice<typename Family::Cut> choice = Family::choose(problem, facts, cut);
-  if (std::isfinite(choice.seconds) && order_of(problem, choice.cut) != *packed_as) return {};
-  return choice;
+  if constexpr (reads_as_given<Family>) {
+    if (packed_as->is_as_given()) return Family::choose(problem, facts);
+    return {};
+  } else {
+    typename Family::Cut cut;
+    if (packed_as->family != packed_order(cut).family) return {};
+    take_order(cut, *packed_as);
+    const CutChoice<typename Family::Cut> choice = Family::choose(problem, facts, cut);
+    if (std::isfinite(choice.seconds) && order_of(problem, choice.cut) != *packed_as) return {};
+    return choice;
+  }
 }
 
 /// The answer of a kernel with many cuts. `Family` has the types Cut and Arguments and says
 ///   name, kernel_name, summary, uncut          texts; the last is the refusal where no cut is possible
 ///   refusal(problem), gpu_refusal(facts)       why not, empty when it can
 ///   choose(problem, facts)                     the cheapest cut
-///   choose(problem, facts, cut)                the cheapest that reads weights in the order of this one
+///   choose(problem, facts, cut)                the cheapest that reads weights in the order of this one;
+///                                              instead, reads_as_given where none is packed
 ///   kernel(dtype, cut), launch_shape(cut, product, facts)
 ///   ordinary_kernel(dtype, cut)                if it has one, and is_ordinary(arguments) beside Arguments
 template <class Family>
@@ -96,18 +120,19 @@ template <class Family>
   const auto choice = choose_cut<Family>(problem, facts, packed_as);
   if (!std::isfinite(choice.seconds)) return refused(packed_as == nullptr ? Family::uncut : has_other_order);
   const typename Family::Cut& cut = choice.cut;
-  return {.refusal = {},
-          .seconds = choice.seconds,
-          .packing_seconds = packing_seconds(facts, problem, order_of(problem, cut)),
-          .make = [problem, device, cut]() -> std::unique_ptr<Executor> {
-            const void* kernel = Family::kernel(problem.dtype, cut);
-            const void* ordinary_kernel = kernel;
-            if constexpr (requires { Family::ordinary_kernel(problem.dtype, cut); })
-              ordinary_kernel = Family::ordinary_kernel(problem.dtype, cut);
-            return std::make_unique<CutExecutor<typename Family::Cut, typename Family::Arguments>>(
-                Family::kernel_name, problem, device, cut, kernel, ordinary_kernel,
-                Family::launch_shape(cut, product_of(problem), gpu(device)));
-          }};
+  return {
+      .refusal = {},
+      .seconds = choice.seconds,
+      .packing_seconds = reads_as_given<Family> ? 0 : packing_seconds(facts, problem, order_of(problem, cut)),
+      .make = [problem, device, cut]() -> std::unique_ptr<Executor> {
+        const void* kernel = Family::kernel(problem.dtype, cut);
+        const void* ordinary_kernel = kernel;
+        if constexpr (requires { Family::ordinary_kernel(problem.dtype, cut); })
+          ordinary_kernel = Family::ordinary_kernel(problem.dtype, cut);
+        return std::make_unique<CutExecutor<typename Family::Cut, typename Family::Arguments>>(
+            Family::kernel_name, problem, device, cut, kernel, ordinary_kernel,
+            Family::launch_shape(cut, product_of(problem), gpu(device)));
+      }};
 }
 
 /// Its entry in the table.

@@ -38,7 +38,7 @@ double shared_bytes_asked_for(const Cut& cut, const Product& p, const GpuFacts& 
   return all;
 }
 
-/// What things cost, in seconds.
+/// What things cost, in seconds, where weights are packed.
 struct Costs {
   double start;           ///< of a kernel, and the way of the first bytes
   double registers;       ///< a register of x or sums, for each step at once
@@ -186,36 +186,112 @@ class Bound {
   double common_ = 0, warp_ = 0, again_ = 0, ahead_ = 0, registers_ = 0;
 };
 
-/// The widest loads that every term of every sample allows; no tiles where there are none.
-Shape shape_for(const Product& p) {
+/// What things cost, in seconds, where weights are as given.
+struct CostsAsGiven {
+  double start;      ///< of a kernel that waits for the one ahead, and the way of the first bytes
+  double registers;  ///< a register of x, weights or sums
+  double wave;       ///< blocks that others had to end for
+  double block;      ///< of all
+  double round;      ///< loads, however many steps at once
+  double step;       ///< of a warp
+  double ending;     ///< sums that meet those of other warps
+  double warp;       ///< of a block
+  double x_line;     ///< that a load needs
+  double weight_line;
+  double sum;      ///< that is exchanged or stored
+  double weights;  ///< times the time to read the weights
+  double sectors;  ///< times the same, for parts of sectors that blocks fetch again
+};
+/// Fitted to 1,390 cuts of 48 problems on an H200 (results/h200-unpacked-cuts.csv): what they prefer
+/// takes 1.017 times as long as the best, in the mean, and 1.19 times at worst; 1.024 and 1.19 where a sixth
+/// of the problems is left out of the fit and tried.
+constexpr CostsAsGiven costs_as_given{.start = 0.451e-6,
+                                      .registers = 8.99e-9,
+                                      .wave = 0.569e-6,
+                                      .block = 1.07e-9,
+                                      .round = 165e-9,
+                                      .step = 174e-9,
+                                      .ending = 416e-9,
+                                      .warp = 28.6e-9,
+                                      .x_line = 0.910e-9,
+                                      .weight_line = 0.111e-9,
+                                      .sum = 0.272e-9,
+                                      .weights = 0.627,
+                                      .sectors = 0.205};
+
+/// Blocks with weights as given that a multiprocessor has room for: each of its four parts has registers for
+/// so many warps.
+double room_as_given(const Cut& cut) {
+  const Shape& shape = cut.shape;
+  const int others = shape.x_is_left() ? (shape.outputs == 2 ? 48 : 54) : shape.load == 2 ? 60 : 36;
+  const int registers = (others + shape.registers() + 7) / 8 * 8;
+  return std::max(1, 4 * (512 / registers) / cut.warps());
+}
+
+/// Seconds of a run.
+double predict_as_given(const Cut& cut, const Product& p, bool transposed, const GpuFacts& facts) {
+  const CostsAsGiven& costs = costs_as_given;
+  const Shape& shape = cut.shape;
+  const double blocks = static_cast<double>(blocks_of(cut, p)), warps = cut.warps();
+  const double of_each = blocks_of_each(cut, p, facts), rounds = of_each / room_as_given(cut);
+  const double waves = rounds < 3 ? std::ceil(rounds) : rounds;
+  const double existing =
+      static_cast<double>(p.batch) /
+      static_cast<double>(std::int64_t{cut.sample_blocks} * cut.sample_warps * shape.tiles * tile_samples);
+  const double x_lines = shape.tiles * existing * lines_of_load(shape, p);
+  const double weight_lines = shape.outputs * shape.lane_rows() * (transposed ? 32 : lines_of_load(shape, p));
+  const double sums = (cut.l_warps == 1 ? 0 : warps * shape.items() * shape.item_floats()) +
+                      warps / cut.l_warps * shape.items() * existing;
+  const double of_a_block = std::ceil(1.0 * cut.steps / shape.at_once) * costs.round +
+                            cut.steps * costs.step + (cut.l_warps == 1 ? 0 : costs.ending) +
+                            warps * costs.warp;
+  const double of_all =
+      warps * cut.steps * shape.loads() * (x_lines * costs.x_line + weight_lines * costs.weight_line) +
+      sums * costs.sum;
+  // A sector has 16 weights of neighbouring j.
+  const double neighbours =
+      std::min<double>({16.0, static_cast<double>(p.d), 1.0 * shape.block_j * cut.rows});
+  const double again = p.d > shape.block_j ? 16 / neighbours - 1 : 0;
+  const double weights = static_cast<double>(weight_bytes(cut, p)) / facts.memory_rate;
+  return costs.start + shape.registers() * costs.registers + (waves - 1) * costs.wave + blocks * costs.block +
+         waves * of_a_block + of_each * of_all +
+         weights * (costs.weights + again * cut.sample_blocks * costs.sectors);
+}
+
+/// The widest loads that every term of every sample allows, of several j of a term or of several terms with
+/// all their j, and the weights where they are as given; no tiles where there are none.
+Shape widest_shape(const Product& p, bool as_given, bool transposed) {
   for (const Shape shape : {Shape{8, 8, 1}, Shape{4, 8, 1}, Shape{2, 8, 1}, Shape{4, 4, 1}, Shape{2, 2, 1},
                             Shape{1, 8, 1}, Shape{1, 4, 1}}) {
-    const bool by_terms = shape.load == shape.block_j;
-    if (p.d % shape.block_j != 0 || (!by_terms && (p.d != shape.block_j || p.c % shape.terms() != 0)))
-      continue;
-    if (p.batch == 1 || p.x_sample % shape.load == 0) return shape;
+    const bool is_whole =
+        shape.terms() == 1 ? p.d % shape.block_j == 0 : p.d == shape.block_j && p.c % shape.terms() == 0;
+    // The weights of neighbouring terms are no neighbours where the product is transposed.
+    const bool takes_weights =
+        !as_given || ((shape.terms() == 1 || !transposed) && p.b * p.c * p.d < max_offset);
+    if (is_whole && takes_weights && (p.batch == 1 || p.x_sample % shape.load == 0)) return shape;
   }
   return {0, 0, 0};
 }
 
-/// The beginnings of cuts: their shapes, and how l is split.
+/// The beginnings of cuts: their shapes, and how l is split. `packed_as` is null where any order will do.
 template <class Visitor>
-void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit) {
-  Cut cut;
-  cut.shape = shape_for(p);
-  if (cut.shape.tiles == 0 || p.x_feature != 1 || p.y_feature != 1) return;
+void for_each_beginning(const Problem& problem, bool as_given, const Cut* packed_as, Visitor&& visit) {
+  const Product p = planned_product_of(problem);
+  if (p.x_feature != 1 || p.y_feature != 1) return;
   if (p.c * p.d >= max_offset || p.batch > max_samples || p.x_sample > max_offset / max_samples) return;
-  const std::int64_t all_steps = divided_up(p.c, cut.shape.step_l()), j_groups = p.d / cut.shape.block_j;
   const std::int64_t all_tiles = divided_up(p.batch, tile_samples);
-  // More steps than that fit into no shared memory, and their bytes into no int.
-  constexpr std::int64_t max_steps = 1 << 10;
-  if (all_steps > max_steps || divided_up(p.b, cut.shape.tile_k()) * j_groups > max_blocks / p.a) return;
-  cut.j_groups = static_cast<int>(j_groups);
-  const int steps = static_cast<int>(all_steps);
+  const Shape widest = widest_shape(p, as_given, is_transposed(problem.operation));
   for (const Shape& shape : shapes) {
-    if (shape.block_j != cut.shape.block_j || shape.load != cut.shape.load) continue;
+    if (shape.as_given != as_given || shape.block_j != widest.block_j || shape.load != widest.load) continue;
     if (shape.tiles > 1 && shape.tiles / 2 >= all_tiles) continue;  // half of them would do
+    const std::int64_t all_steps = divided_up(p.c, shape.step_l()), j_groups = p.d / shape.block_j;
+    // More steps than that fit into no shared memory, and their bytes into no int.
+    constexpr std::int64_t max_steps = 1 << 10;
+    if (all_steps > max_steps || divided_up(p.b, shape.tile_k()) * j_groups > max_blocks / p.a) continue;
+    Cut cut;
     cut.shape = shape;
+    cut.j_groups = static_cast<int>(j_groups);
+    const int steps = static_cast<int>(all_steps);
     for (cut.l_warps = 1; cut.l_warps <= std::min(shape.max_warps(), max_l_warps); ++cut.l_warps) {
       cut.steps = (steps + cut.l_warps - 1) / cut.l_warps;
       if (cut.l_warps > 1 && (cut.l_warps - 1) * cut.steps >= steps) continue;
@@ -250,7 +326,7 @@ void for_each_completion(Cut cut, const Product& p, const GpuFacts& facts, const
 Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_as) {
   const Product p = planned_product_of(problem);
   Branches<Cut, static_cast<int>(shapes.size()) * max_l_warps> branches;
-  for_each_beginning(p, packed_as,
+  for_each_beginning(problem, false, packed_as,
                      [&](const Cut& cut) { branches.add(cut, Bound(cut, p, facts).seconds()); });
   BestCut<Cut> best;
   branches.visit_promising(best, [&](const Cut& beginning, int branch) {
@@ -265,19 +341,31 @@ Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_a
   return best.choice();
 }
 
-}  // namespace
-
-std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts) {
+std::vector<Choice> all_choices(const Problem& problem, const GpuFacts& facts, bool as_given) {
   const Product p = planned_product_of(problem);
+  const bool transposed = is_transposed(problem.operation);
   std::vector<Choice> all;
-  for_each_beginning(p, nullptr, [&](const Cut& beginning) {
+  for_each_beginning(problem, as_given, nullptr, [&](const Cut& beginning) {
     for_each_completion(
         beginning, p, facts, nullptr, [](const Cut&) { return true; },
         [&](const Cut& cut) {
-          all.push_back({cut, predict_cut(cut, p, facts)});
+          all.push_back(
+              {cut, as_given ? predict_as_given(cut, p, transposed, facts) : predict_cut(cut, p, facts)});
         });
   });
   return all;
+}
+
+}  // namespace
+
+std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts) {
+  return all_choices(problem, facts, false);
+}
+std::vector<Choice> choices_as_given(const Problem& problem, const GpuFacts& facts) {
+  return all_choices(problem, facts, true);
+}
+Choice choose_as_given(const Problem& problem, const GpuFacts& facts) {
+  return cheapest(choices_as_given(problem, facts));
 }
 
 Choice choose(const Problem& problem, const GpuFacts& facts) { return search(problem, facts, nullptr); }
@@ -293,7 +381,11 @@ int shared_percent(const Cut& cut, const Product& p, const GpuFacts& facts) {
 
 Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights) {
   const Product p = product_of(problem);
+  const bool transposed = is_transposed(problem.operation);
   return {.weights = static_cast<const std::byte*>(weights),
+          .weights_of_i = cut.shape.as_given ? static_cast<int>(p.b * p.c * p.d) : 0,
+          .k_stride = cut.shape.as_given ? static_cast<int>(transposed ? p.d : p.c * p.d) : 0,
+          .l_stride = cut.shape.as_given ? static_cast<int>(transposed ? p.b * p.d : p.d) : 0,
           .x = nullptr,
           .y = nullptr,
           .bias = nullptr,
@@ -320,7 +412,9 @@ Arguments with_operands(Arguments arguments, const Product& /*p*/, const Operand
   arguments.x = operands.x;
   arguments.y = operands.y;
   arguments.bias = operands.bias;
-  arguments.x_vectors = is_aligned(operands.x, 2 * arguments.cut.shape.load);
+  const Shape& shape = arguments.cut.shape;
+  arguments.x_vectors = is_aligned(operands.x, 2 * shape.load) &&
+                        (!shape.as_given || is_aligned(arguments.weights, 2 * shape.load));
   arguments.y_vectors =
       arguments.y_vectors && is_aligned(operands.y, 2 * std::max(arguments.cut.shape.block_j, 2));
   return arguments;

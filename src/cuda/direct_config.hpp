@@ -23,6 +23,10 @@ using Choice = CutChoice<Cut>;
 [[nodiscard]] std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts);
 /// The cheapest of them, by the cost model.
 [[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts);
+/// The same for weights as given. None either where loads of several weights cannot begin at all of them, or
+/// an i has 2^31 weights.
+[[nodiscard]] std::vector<Choice> choices_as_given(const Problem& problem, const GpuFacts& facts);
+[[nodiscard]] Choice choose_as_given(const Problem& problem, const GpuFacts& facts);
 /// The cheapest of those that read weights in the order of another cut of the same factor.
 [[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as);
 
@@ -40,8 +44,9 @@ using Choice = CutChoice<Cut>;
 [[nodiscard]] inline std::int64_t blocks_of(const Cut& cut, const Product& p) {
   return p.a * cut.row_blocks * cut.sample_blocks;
 }
-/// Of all packed weights.
+/// Of all weights, packed or as given.
 [[nodiscard]] inline std::int64_t weight_bytes(const Cut& cut, const Product& p) {
+  if (cut.shape.as_given) return 2 * p.a * p.b * p.c * p.d;
   return p.a * cut.row_blocks * cut.chunks() * cut.chunk_bytes();
 }
 

@@ -12,6 +12,9 @@
 //
 // A block loops over its share of l alone. What does not fit into its shared memory is more blocks, or
 // another kernel's problem.
+//
+// Weights that may change are not packed for one product: shapes that are `as_given` load them like x, as
+// they lie in the caller's array, and make operands of them in registers (direct_weights.cuh).
 #pragma once
 
 #include <array>
@@ -33,8 +36,9 @@ struct Shape {
   int block_j;  ///< neighbouring j: 1, 2, 4 or 8
   int load;     ///< elements of x that are loaded together: 8, of all of d, or those of one term; 4 if d = 1
   int tiles;    ///< of 8 samples each
-  int outputs = 1;  ///< tiles of them that share x
-  int at_once = 2;  ///< steps whose x is in registers or on its way there
+  int outputs = 1;        ///< tiles of them that share x
+  int at_once = 2;        ///< steps whose x is in registers or on its way there
+  bool as_given = false;  ///< weights are not packed, and take the same way as x
 
   /// Whether x is the left operand, of two tiles of samples, and a step has two products.
   [[nodiscard]] __host__ __device__ constexpr bool x_is_left() const { return block_j == 1; }
@@ -49,10 +53,13 @@ struct Shape {
   [[nodiscard]] __host__ __device__ constexpr int term_of(int lane_in_four, int at) const {
     return cuda::term_of(terms(), lane_in_four, at);
   }
-  /// What x and sums take beside some 40 others.
+  /// Outputs of a tile whose weights a lane loads: g, or g and g + 8.
+  [[nodiscard]] __host__ __device__ constexpr int lane_rows() const { return x_is_left() ? 1 : 2; }
+  /// What x, sums and weights as given take beside some 40 others.
   [[nodiscard]] __host__ __device__ constexpr int registers() const {
-    return x_is_left() ? 4 * at_once * tiles + 4 * outputs * result_tiles()
-                       : (2 * at_once + 1 + 4 * outputs) * block_j * tiles;
+    const int weights = as_given ? at_once * outputs * lane_rows() * loads() * load / 2 : 0;
+    return weights + (x_is_left() ? 4 * at_once * tiles + 4 * outputs * result_tiles()
+                                  : (2 * at_once + 1 + 4 * outputs) * block_j * tiles);
   }
   [[nodiscard]] __host__ __device__ constexpr int max_warps() const { return registers() <= 80 ? 16 : 8; }
 
@@ -73,10 +80,38 @@ struct Shape {
 /// Those that others do not make up for: without any of some twenty more, no problem of 83 takes 1.07 times
 /// as long.
 inline constexpr std::array shapes{
-    Shape{8, 8, 1, 1}, Shape{8, 8, 1, 1, 4}, Shape{4, 8, 1, 1, 4}, Shape{4, 8, 2, 1, 4},
-    Shape{4, 4, 1, 2}, Shape{2, 8, 1, 1},    Shape{2, 8, 2, 2},    Shape{2, 8, 4, 1},
-    Shape{2, 2, 1, 2}, Shape{1, 8, 1, 2, 4}, Shape{1, 8, 1, 4, 4}, Shape{1, 8, 2, 4, 4},
-    Shape{1, 8, 4, 2}, Shape{1, 8, 4, 4},    Shape{1, 4, 1, 2, 4}, Shape{1, 4, 1, 4, 4},
+    Shape{8, 8, 1, 1},
+    Shape{8, 8, 1, 1, 4},
+    Shape{4, 8, 1, 1, 4},
+    Shape{4, 8, 2, 1, 4},
+    Shape{4, 4, 1, 2},
+    Shape{2, 8, 1, 1},
+    Shape{2, 8, 2, 2},
+    Shape{2, 8, 4, 1},
+    Shape{2, 2, 1, 2},
+    Shape{1, 8, 1, 2, 4},
+    Shape{1, 8, 1, 4, 4},
+    Shape{1, 8, 2, 4, 4},
+    Shape{1, 8, 4, 2},
+    Shape{1, 8, 4, 4},
+    Shape{1, 4, 1, 2, 4},
+    Shape{1, 4, 1, 4, 4},
+    // Weights as given: enough loads under way, and as many samples as registers allow.
+    Shape{8, 8, 1, 1, 2, true},
+    Shape{8, 8, 2, 1, 1, true},
+    Shape{4, 8, 1, 1, 4, true},
+    Shape{4, 8, 4, 1, 1, true},
+    Shape{4, 4, 1, 1, 4, true},
+    Shape{4, 4, 4, 1, 1, true},
+    Shape{2, 8, 1, 2, 4, true},
+    Shape{2, 8, 4, 1, 2, true},
+    Shape{2, 2, 1, 2, 4, true},
+    Shape{2, 2, 4, 1, 2, true},
+    Shape{1, 8, 1, 2, 4, true},
+    Shape{1, 8, 1, 4, 4, true},
+    Shape{1, 8, 4, 4, 2, true},
+    Shape{1, 4, 1, 2, 4, true},
+    Shape{1, 4, 4, 4, 2, true},
 };
 
 /// How a problem is cut into blocks and warps; fixed when the plan is made.
@@ -93,22 +128,22 @@ struct Cut {
   int sample_blocks = 1;
 
   [[nodiscard]] __host__ __device__ int warps() const { return rows * l_warps * sample_warps; }
-  /// Of weights, which warps of different samples share.
+  /// Of packed weights, which warps of different samples share.
   [[nodiscard]] __host__ __device__ int chunks() const { return rows * l_warps; }
   [[nodiscard]] __host__ __device__ int chunk_bytes() const {
     return steps * shape.operands() * operand_bytes;
   }
 };
 
-/// Where things lie in a block's shared memory, in bytes. Weights are first; sums that meet take their place:
-/// [row][part of the samples][item][part of l][4 floats][lane].
+/// Where things lie in a block's shared memory, in bytes. Packed weights are first; sums that meet take their
+/// place: [row][part of the samples][item][part of l][4 floats][lane].
 struct SharedLayout {
   int barriers;  ///< one for each chunk
   int unused;    ///< 4 bytes that nobody reads
   int total;
 };
 [[nodiscard]] __host__ __device__ inline SharedLayout shared_layout(const Cut& cut) {
-  const int weights = cut.chunks() * cut.chunk_bytes();
+  const int weights = cut.shape.as_given ? 0 : cut.chunks() * cut.chunk_bytes();
   const int sums = cut.l_warps == 1 ? 0 : cut.warps() * cut.shape.items() * cut.shape.item_floats() * 4 * 32;
   SharedLayout s{};
   s.barriers = weights > sums ? weights : sums;
@@ -159,6 +194,7 @@ struct SharedLayout {
 /// all warps.
 [[nodiscard]] inline PackedOrder packed_order(const Cut& cut) {
   const Shape& shape = cut.shape;
+  if (shape.as_given) return {};
   return {.family = "direct",
           .numbers = {shape.block_j, shape.load, shape.outputs, shape.x_is_left() && shape.tiles == 1,
                       std::int64_t{cut.steps} * cut.l_warps, std::int64_t{cut.rows} * cut.row_blocks,
@@ -176,19 +212,22 @@ inline void take_order(Cut& cut, const PackedOrder& order) {
 /// Everything one launch needs.
 struct Arguments {
   const std::byte* weights;
+  int weights_of_i;        ///< elements; this and the next for weights as given
+  int k_stride, l_stride;  ///< from the weight of an output, or of a term, to the next one's
   const void* x;
   void* y;
   const void* bias;  ///< null when there is none
   Cut cut;
   int batch;
   Activation activation;
-  bool x_vectors, y_vectors;  ///< whether they are aligned: else elements are loaded and stored
+  bool x_vectors, y_vectors;  ///< whether they are aligned, weights as given like x: else elements are
+                              ///< loaded and stored
   int b, c, d;
   int x_sample;
   std::int64_t y_sample;
   std::uint32_t blocks;  ///< that have something to do
   Divisor row_blocks, blocks_of_samples, j_groups, sample_warps, l_warps;
-  bool just_packed = false;  ///< the kernel ahead may write the weights: wait for it first
+  bool just_packed = false;  ///< kernels ahead may write the weights: wait for them first
 };
 
 }  // namespace kronsparse::cuda::direct

@@ -64,6 +64,7 @@ struct GemmArguments {
   bool x_tensor_copies;  ///< x lies where the copy engine can take it; else threads copy it
   bool y_tensor_copies;
   Activation activation;
+  bool just_packed = false;  ///< kernels ahead may write the weights: wait for them first
 };
 
 namespace gemm {

@@ -1,6 +1,7 @@
 // The product for small batches without shared memory for x: the kernel. direct_tiles.cuh says how it works.
 #pragma once
 
+#include "cuda/direct_weights.cuh"
 #include "cuda/direct_x.cuh"
 #include "cuda/kernel_arguments.cuh"
 
@@ -39,7 +40,7 @@ struct BlockPlace {
 
 }  // namespace direct
 
-/// Of one of the shapes, by its number: nvcc knows no kernels that are told a class.
+/// The kernel of one of the shapes, by its number: a kernel's template argument cannot be a class.
 template <class T, std::size_t shape_number>
 __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32, 1)
     multiply_direct(const __grid_constant__ direct::Arguments args) {
@@ -54,8 +55,12 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
   const std::uint32_t base = ptx::shared_address(shared_memory);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0);
-  ptx::let_later_kernels_start();
-  if (args.just_packed) ptx::wait_for_earlier_kernels();
+  // A later kernel that reads its weights as given has nothing to do before this one has ended: its blocks
+  // would only take the places that are free now, and share multiprocessors while others do nothing.
+  if constexpr (!shape.as_given) {
+    ptx::let_later_kernels_start();
+    if (args.just_packed) ptx::wait_for_earlier_kernels();
+  }
   const BlockPlace place(args);
   if (was_idle(args)) return;
   const auto chunk = static_cast<int>(args.sample_warps.quotient(static_cast<unsigned>(warp)));
@@ -65,7 +70,7 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
 
   const std::uint32_t weights = base + chunk * cut.chunk_bytes(),
                       barrier = base + layout.barriers + chunk * 8;
-  if (sample_warp == 0 && lane == 0) {
+  if (!shape.as_given && sample_warp == 0 && lane == 0) {
     ptx::barrier_init(barrier, 1);
     ptx::barrier_init_fence();
     ptx::barrier_arrive_expecting(barrier, cut.chunk_bytes());
@@ -91,10 +96,13 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
   // to the other product, whose lower half is then the wrong one: each has sums of its own.
   constexpr bool is_crossed = x_is_left && tiles == 1;
   float sums[is_crossed ? 2 : result_tiles][operands][4] = {};
-  const auto multiply = [&](const StepOfX<shape>& x_of_step, int step) {
+  using Rows = std::conditional_t<shape.as_given, RowsOfWeights<shape>, PackedWeights>;
+  using Weights = std::conditional_t<shape.as_given, StepOfWeights<shape>, PackedWeights>;
+  const auto multiply = [&](const StepOfX<shape>& x_of_step, const Weights& weights_of_step, int step) {
+    const std::uint32_t of_lane = weights + step * operands * operand_bytes + lane * 16;
 #pragma unroll
     for (int o = 0; o < operands; ++o) {
-      const uint4 operand = ptx::load_shared_16(weights + (step * operands + o) * operand_bytes + lane * 16);
+      const uint4 operand = weights_of_step.operand(o, of_lane);
       if constexpr (is_crossed) {
         const uint4 left{x_of_step.pair(0, 0, 0), x_of_step.pair(0, 0, 1), x_of_step.pair(0, 0, 2),
                          x_of_step.pair(0, 0, 3)};
@@ -120,8 +128,10 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
   };
   const auto multiply_all = [&]<bool x_vectors>() {
     using X = StepOfX<shape>;
+    const Rows rows(args, row_place);
     constexpr int at_once = shape.at_once, step_l = shape.step_l();
     X x_of[at_once];
+    Weights weights_of[at_once];
     {
       typename X::Places places[at_once];
 #pragma unroll
@@ -129,22 +139,32 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
         places[s].find(args, x, samples, first_l + s * step_l);
         places[s].settle();  // before the wait
       }
+#pragma unroll
+      for (int s = 0; s < at_once; ++s)
+        if (s < cut.steps && !args.just_packed)
+          weights_of[s].template load<x_vectors>(args, rows, first_l + s * step_l);
       ptx::wait_for_earlier_kernels();
+#pragma unroll
+      for (int s = 0; s < at_once; ++s)
+        if (s < cut.steps && args.just_packed)
+          weights_of[s].template load<x_vectors>(args, rows, first_l + s * step_l);
 #pragma unroll
       for (int s = 0; s < at_once; ++s)
         if (s < cut.steps) x_of[s].template load<x_vectors>(places[s]);
     }
-    ptx::barrier_wait(barrier, 0);
+    Weights::wait_for_copies(barrier);
 #pragma unroll 1
     for (int first_step = 0; first_step < cut.steps; first_step += at_once) {
 #pragma unroll
       for (int s = 0; s < at_once; ++s) {
         const int step = first_step + s;
         if (step >= cut.steps) break;
-        multiply(x_of[s], step);
+        multiply(x_of[s], weights_of[s], step);
         if (step + at_once < cut.steps) {
+          const int next_l = first_l + (step + at_once) * step_l;
+          weights_of[s].template load<x_vectors>(args, rows, next_l);
           typename X::Places places;
-          places.find(args, x, samples, first_l + (step + at_once) * step_l);
+          places.find(args, x, samples, next_l);
           x_of[s].template load<x_vectors>(places);
         }
       }
@@ -154,6 +174,7 @@ __global__ void __launch_bounds__(direct::shapes[shape_number].max_warps() * 32,
     multiply_all.template operator()<true>();
   else
     multiply_all.template operator()<false>();
+  if constexpr (shape.as_given) ptx::let_later_kernels_start();
   if constexpr (is_crossed) {
 #pragma unroll
     for (int o = 0; o < operands; ++o)

@@ -29,12 +29,14 @@ class GemmExecutor final : public CudaExecutor {
 
   void run(const Operands& operands, const Weights& weights) const override {
     const DeviceGuard guard(device());
+    GemmArguments arguments = gemm_arguments(problem_, config_, operands, weights.data);
+    arguments.just_packed = weights.just_packed;
     launch("multiply_gemm", reinterpret_cast<const void*>(kernel_),
            {.blocks = static_cast<unsigned>(config_.blocks()),
             .threads = kGemmProducerThreads + kGemmConsumerThreads,
             .shared_bytes = static_cast<std::size_t>(config_.shared_bytes),
-            .overlapping = !weights.just_packed},
-           operands.stream, gemm_arguments(problem_, config_, operands, weights.data));
+            .overlapping = true},
+           operands.stream, arguments);
   }
 
  private:

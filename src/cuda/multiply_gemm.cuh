@@ -86,7 +86,8 @@ class Producer {
     if (!leads && p_.x_tensor_copies) return;
     Walk walk(p_, Traits::shape.n, tile_samples<Traits>(p_));
     std::uint32_t group = ~0u;
-    bool waited = false;
+    bool waited = p_.just_packed;
+    if (waited) ptx::wait_for_earlier_kernels();
     RingPlace place;
     RingPlace slot;
     for (; !walk.done(); walk.next()) {
@@ -96,7 +97,7 @@ class Producer {
         slot.advance(p_.w_slots);
       }
       group = tile.group;
-      if (!waited) ptx::wait_for_earlier_kernels();  // weights do not depend on them, x does
+      if (!waited) ptx::wait_for_earlier_kernels();  // packed weights do not depend on them, x does
       waited = true;
       for (int chunk = 0; chunk < p_.chunks; chunk += kGemmStageChunks) {
         ptx::barrier_wait(barriers_.empty(place.at), place.parity ^ 1);

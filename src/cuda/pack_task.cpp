@@ -68,8 +68,39 @@ bool take_neighbours(const PackLayout& layout, Fit& fit, std::int64_t step, std:
   return true;
 }
 
+/// The indices that some places have beyond the last.
+struct Padding {
+  bool k, l, j;
+};
+
+/// Whether the weights of every vector exist all or not at all. They do in a direction in which vectors
+/// extend if all of them begin at multiples of their extent there, and so does what pads.
+bool pads_whole_vectors(const PackLayout& layout, const Fit& fit, int bits_in_vector,
+                        const Padding& padding) {
+  const PackForm& form = *fit.form;
+  const auto bit_of = [&](int place) -> const PackStep& {
+    return layout.bits[static_cast<std::size_t>(form.at[static_cast<std::size_t>(place)])];
+  };
+  const auto holds = [&](std::int64_t PackStep::*index, bool is_padded, std::int64_t size) {
+    std::int64_t extent = 1;
+    for (int place = 0; place < bits_in_vector; ++place) extent += bit_of(place).*index;
+    for (const PackDigit& unit : fit.units) extent += unit.step.*index;
+    if (!is_padded || extent == 1) return true;
+    const auto is_multiple = [&](const PackStep& step) { return step.*index % extent == 0; };
+    for (int place = bits_in_vector; place < form.bits(); ++place)
+      if (!is_multiple(bit_of(place))) return false;
+    for (const PackDigit& digit : fit.digits)
+      if (digit.step.row == 0 ? !is_multiple(digit.step)
+                              : !is_multiple(layout.of_quotient) || !is_multiple(layout.of_rest))
+        return false;
+    return size % extent == 0;
+  };
+  return holds(&PackStep::k, padding.k, layout.b) && holds(&PackStep::l, padding.l, layout.c) &&
+         holds(&PackStep::j, padding.j, layout.d);
+}
+
 std::optional<Fit> fitted(const PackLayout& layout, const std::vector<PackDigit>& digits,
-                          const PackForm& form, int alignment) {
+                          const PackForm& form, int alignment, const Padding& padding) {
   if (form.bytes != static_cast<int>(size_of(layout.dtype)) || form.bits() != layout.bit_count) return {};
   const auto step_of = [&](int place) {
     return layout.source(layout.bits[static_cast<std::size_t>(form.at[static_cast<std::size_t>(place)])]);
@@ -81,6 +112,7 @@ std::optional<Fit> fitted(const PackLayout& layout, const std::vector<PackDigit>
     if (step_of(place++) != std::int64_t{high} * form.units * form.low) return {};
   Fit fit{.form = &form, .units = {}, .digits = digits};
   if (!take_neighbours(layout, fit, form.low, form.units)) return {};
+  if (!pads_whole_vectors(layout, fit, place, padding)) return {};
   // Vectors must be where loads can begin.
   const std::int64_t elements = form.vector_elements();
   const auto is_aligned = [&](std::int64_t step) { return step % elements == 0; };
@@ -181,11 +213,12 @@ PackTask pack_task(const PackLayout& layout, int alignment) {
   const bool is_wide =
       layout.all_units() > limit || values > limit || k_end > limit || l_end > limit || j_end > limit;
 
+  const Padding padding{k_end > layout.b, l_end > layout.c, j_end > layout.d};
   std::optional<Fit> best;
   for (const PackForm& form : pack_forms) {
     if (is_wide && form.vector_elements() > 1) continue;
     if (best && form.vector_bytes() <= best->form->vector_bytes()) continue;
-    if (std::optional<Fit> fit = fitted(layout, digits, form, alignment)) best = std::move(fit);
+    if (std::optional<Fit> fit = fitted(layout, digits, form, alignment, padding)) best = std::move(fit);
   }
   if (!best) throw Error(ErrorCode::internal, "packing: no form takes the order");
   const PackForm& form = *best->form;
@@ -205,12 +238,9 @@ PackTask pack_task(const PackLayout& layout, int alignment) {
   };
   PackTask task;
   task.form = static_cast<int>(best->form - pack_forms.data());
-  task.element_bytes = form.bytes;
-  task.element_bits = form.bits();
-  task.unit_count = form.units;
   task.units = static_cast<std::uint64_t>(layout.all_units());
   task.is_wide = is_wide;
-  task.is_padded = k_end > layout.b || l_end > layout.c || j_end > layout.d;
+  task.is_padded = padding.k || padding.l || padding.j;
   task.swizzled = layout.swizzled;
   task.splits_floats = layout.elements == PackElements::split_floats;
   task.b = static_cast<std::uint32_t>(layout.b);
@@ -219,23 +249,19 @@ PackTask pack_task(const PackLayout& layout, int alignment) {
   task.i_from = static_cast<std::uint64_t>(layout.b * layout.c * layout.d);
   task.i_to = static_cast<std::uint64_t>(layout.units);
   task.to_rest = static_cast<std::uint32_t>(layout.to_rest);
-  const auto extend = [&](const PackTask::UnitStep& step) {
-    task.more.k += step.step.k;
-    task.more.l += step.step.l;
-    task.more.j += step.step.j;
-  };
-  for (std::size_t bit = 0; bit < static_cast<std::size_t>(layout.bit_count); ++bit)
-    extend(task.bits[bit] = narrowed(layout.bits[bit], 0));
   for (std::size_t bit = 0; bit < best->units.size(); ++bit)
-    extend(task.unit_bits[bit] = narrowed(best->units[bit].step, best->units[bit].to));
-  for (int vector = 0; vector < form.vectors(); ++vector)
+    task.unit_bits[bit] = static_cast<std::uint32_t>(best->units[bit].to);
+  for (int vector = 0; vector < form.vectors(); ++vector) {
+    PackStep all;
     for (int bit = 0; 1 << bit < form.vectors(); ++bit) {
+      if ((vector >> bit & 1) == 0) continue;
       const int place = form.bits() - std::countr_zero(static_cast<unsigned>(form.vectors())) + bit;
-      if ((vector >> bit & 1) != 0)
-        task.vectors[vector] +=
-            form.bytes *
-            layout.source(layout.bits[static_cast<std::size_t>(form.at[static_cast<std::size_t>(place)])]);
+      const PackStep& step = layout.bits[static_cast<std::size_t>(form.at[static_cast<std::size_t>(place)])];
+      all = {all.k + step.k, all.l + step.l, all.j + step.j};
     }
+    task.vectors[vector] = form.bytes * layout.source(all);
+    task.vector_steps[vector] = narrowed(all, 0).step;
+  }
   if (repeat) {
     task.repeats = static_cast<std::uint32_t>(repeat->count);
     task.repeat = narrowed(repeat->step, repeat->to);

@@ -37,12 +37,9 @@ struct Place {
     from += count * step.from;
     to += count * step.to;
   }
-  /// Whether all weights of an item that lies here exist, or its first.
-  [[nodiscard]] __host__ __device__ bool is_inside(const PackTask& task) const {
-    return k + task.more.k < task.b && l + task.more.l < task.c && j + task.more.j < task.d;
-  }
-  [[nodiscard]] __host__ __device__ bool begins_inside(const PackTask& task) const {
-    return k < task.b && l < task.c && j < task.d;
+  /// Whether the weight so far from here exists.
+  [[nodiscard]] __host__ __device__ bool has(const PackTask& task, const PackTask::Step& step) const {
+    return k + step.k < task.b && l + step.l < task.c && j + step.j < task.d;
   }
 };
 
@@ -195,7 +192,7 @@ template <PackForm form, int unit>
   return result;
 }
 
-/// An item that lies here, but for what has places of weights which do not exist.
+/// An item that lies here; zeros for weights that do not exist.
 template <PackForm form, class Index>
 __host__ __device__ __forceinline__ void pack_item(const PackTask& task, Place<Index> place) {
   constexpr int at_once = form.repeats_at_once();
@@ -203,11 +200,14 @@ __host__ __device__ __forceinline__ void pack_item(const PackTask& task, Place<I
     Vector<form.vector_bytes()> vectors[count][form.vectors()];
     KRONSPARSE_UNROLL
     for (int repeat = 0; repeat < count; ++repeat) {
-      const Index from = place.from + static_cast<Index>(repeat) * task.repeat.from;
-      const std::byte* const first = task.values + static_cast<std::size_t>(from) * form.bytes;
+      Place<Index> at = place;
+      at.add(task.repeat, static_cast<Index>(repeat));
+      const std::byte* const first = task.values + static_cast<std::size_t>(at.from) * form.bytes;
       KRONSPARSE_UNROLL
       for (int vector = 0; vector < form.vectors(); ++vector)
-        vectors[repeat][vector] = load<form.vector_bytes()>(first + task.vectors[vector]);
+        vectors[repeat][vector] = !task.is_padded || at.has(task, task.vector_steps[vector])
+                                      ? load<form.vector_bytes()>(first + task.vectors[vector])
+                                      : Vector<form.vector_bytes()>{};
     }
     KRONSPARSE_UNROLL
     for (int repeat = 0; repeat < count; ++repeat)
@@ -216,58 +216,19 @@ __host__ __device__ __forceinline__ void pack_item(const PackTask& task, Place<I
         Index to = place.to + static_cast<Index>(repeat) * task.repeat.to;
         KRONSPARSE_UNROLL
         for (int bit = 0; 1 << bit < form.units; ++bit)
-          if ((unit >> bit & 1) != 0) to += task.unit_bits[bit].to;
+          if ((unit >> bit & 1) != 0) to += task.unit_bits[bit];
         store(task, to, unit_of<form, unit>(vectors[repeat]));
       });
   };
-  // Steps do not go backwards: what holds for the last holds for all.
   std::uint32_t left = task.repeats;
   if constexpr (at_once > 1)
     for (; left >= at_once; left -= at_once) {
-      if (task.is_padded) {
-        Place<Index> last = place;
-        last.add(task.repeat, at_once - 1);
-        if (!last.is_inside(task)) break;
-      }
       pack(std::integral_constant<int, at_once>{});
       place.add(task.repeat, at_once);
     }
   for (; left > 0; --left) {
-    if (!task.is_padded || place.is_inside(task)) pack(std::integral_constant<int, 1>{});
+    pack(std::integral_constant<int, 1>{});
     place.add(task.repeat, 1);
-  }
-}
-
-/// Packs the units that pack_item leaves, those with padding, element by element.
-template <class Index>
-__host__ __device__ __forceinline__ void pad_item(const PackTask& task, Place<Index> place) {
-  for (std::uint32_t repeat = 0; repeat < task.repeats; ++repeat, place.add(task.repeat, 1)) {
-    if (place.is_inside(task)) continue;
-    for (int unit = 0; unit < task.unit_count; ++unit) {
-      Place<Index> first = place;
-      for (int bit = 0; bit < 3; ++bit)
-        if ((unit >> bit & 1) != 0) first.add(task.unit_bits[bit], 1);
-      if (!first.begins_inside(task)) {
-        store(task, first.to, Unit{{0, 0, 0, 0}});
-        continue;
-      }
-      // All loads before the store: one after the other they would take microseconds.
-      Unit packed{{0, 0, 0, 0}};
-      KRONSPARSE_UNROLL
-      for (int element = 0; element < 8; ++element) {
-        if (element >> task.element_bits != 0) continue;
-        Place<Index> at = first;
-        for (int bit = 0; bit < 3; ++bit)
-          if ((element >> bit & 1) != 0) at.add(task.bits[bit], 1);
-        if (!at.begins_inside(task)) continue;
-        const std::byte* const from = task.values + static_cast<std::size_t>(at.from) * task.element_bytes;
-        if (task.element_bytes == 2)
-          packed.words[element / 2] |= load<2>(from).words[0] << element % 2 * 16;
-        else
-          packed.words[element % 4] = load<4>(from).words[0];
-      }
-      store(task, first.to, packed);
-    }
   }
 }
 
@@ -294,7 +255,6 @@ __host__ __device__ __forceinline__ void pack_items(const PackTask& task, Index 
     with_form(task.form, [&]<PackForm form>() {
       if constexpr (sizeof(Index) == 4 || form.vector_elements() == 1) pack_item<form>(task, place);
     });
-    if (task.is_padded) pad_item(task, place);
   }
 }
 

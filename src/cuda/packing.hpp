@@ -42,9 +42,8 @@ struct PackTask {
   std::uint64_t units = 0;  ///< that it writes, for the share of blocks
   int form = 0;             ///< of pack_forms
   int digit_count = 0;
-  int element_bytes = 2, element_bits = 3, unit_count = 1;  ///< of the form
-  bool is_wide = false;                                     ///< numbers need 64 bits
-  bool is_padded = false;                                   ///< there are places of weights that do not exist
+  bool is_wide = false;    ///< numbers need 64 bits
+  bool is_padded = false;  ///< there are places of weights that do not exist
   bool swizzled = false;
   bool has_rows = false;
   bool splits_floats = false;
@@ -54,12 +53,11 @@ struct PackTask {
   Divisor rows_of_k;  ///< where has_rows
   std::uint32_t row_k = 0, row_j = 0;
   std::uint64_t row_k_from = 0, row_j_from = 0;
-  Step more;  ///< from an item's first element to its last
   std::uint32_t repeats = 1;
   UnitStep repeat;
-  UnitStep bits[3];              ///< of an element's number
-  UnitStep unit_bits[3];         ///< of a unit's
-  std::int64_t vectors[8] = {};  ///< bytes from the first of an item
+  std::uint32_t unit_bits[3] = {};  ///< units from one to the next, for each bit of a unit's number
+  std::int64_t vectors[8] = {};     ///< bytes from the first of an item
+  Step vector_steps[8];             ///< the same for weights; a vector's all exist, or none
   Digit digits[most_digits];
 };
 

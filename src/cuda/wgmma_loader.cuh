@@ -92,6 +92,7 @@ struct WgmmaArguments {
   int x_copy;           ///< bytes per copy of x: 16, 4, or 2 for addresses that allow nothing else
   int y_store;          ///< bytes per store of y, alike
   Activation activation;
+  bool just_packed = false;  ///< kernels ahead may write the weights: wait for them first
 };
 
 namespace wgmma {
@@ -217,6 +218,7 @@ class Producer {
   }
 
   __device__ void run() {
+    if (p_.just_packed) ptx::wait_for_earlier_kernels();
     const Share share = share_of_block(p_);
     RingPlace place;
     int group_parity = 1;
@@ -227,7 +229,7 @@ class Producer {
         group_parity ^= 1;
         if (threadIdx.x == 0) load_group(tile_at(p_, index, Traits::tile_n));
       }
-      ptx::wait_for_earlier_kernels();  // weights do not depend on them, x does
+      ptx::wait_for_earlier_kernels();  // packed weights do not depend on them, x does
       for (; index < group_end; index += share.step) {
         enter_tile(tile_at(p_, index, Traits::tile_n));
         for (int chunk = 0; chunk < p_.chunks; chunk += Traits::sub_chunks) {

@@ -23,6 +23,7 @@ std::string text_of(const cuda::direct::Cut& cut) {
 }
 
 CutCases<cuda::direct::Cut, DirectCut> cases(cuda::direct::choices, run_direct, text_of);
+CutCases<cuda::direct::Cut, DirectCut> as_given(cuda::direct::choices_as_given, run_direct, text_of);
 
 ProductCase any_case(DType dtype, Picker& pick) {
   const std::int64_t rows[] = {1, 7, 16, 33, 64};
@@ -42,7 +43,8 @@ TEST(Direct, EveryShape) {
       one.problem.batch = shape.tiles * 8 - 3;
       one.problem.bias = true;
       one.timing = pick.next(2) == 0 ? Timing::late : Timing::early;
-      cases.run(one, pick.next(1000), [&](const cuda::direct::Cut& cut) { return cut.shape == shape; });
+      auto& of_shape = shape.as_given ? as_given : cases;
+      of_shape.run(one, pick.next(1000), [&](const cuda::direct::Cut& cut) { return cut.shape == shape; });
       if (quick) break;
     }
 }
@@ -60,6 +62,20 @@ TEST(Direct, AnyProblem) {
   }
 }
 
+/// Weights as they are given, also of transposed products, for which they lie in another order.
+TEST(Direct, AnyProblemAsGiven) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    Picker pick(static_cast<std::uint64_t>(dtype) + 20);
+    int left = quick ? 8 : 80;
+    while (left > 0) {
+      const ProductCase one = any_case(dtype, pick);
+      if (cuda::direct::choices_as_given(one.problem, one.gpu()).empty()) continue;
+      as_given.run(one, pick.next(1000));
+      --left;
+    }
+  }
+}
+
 /// Sums that many warps have parts of.
 TEST(Direct, LongSums) {
   Picker pick(7);
@@ -70,7 +86,8 @@ TEST(Direct, LongSums) {
       ProductCase one;
       one.problem = Problem::parse(text);
       one.timing = at % 2 == 0 ? Timing::late : Timing::early;
-      cases.run(one, pick.next(1000), [](const cuda::direct::Cut& cut) { return cut.l_warps >= 8; });
+      for (auto* of : {&cases, &as_given})
+        of->run(one, pick.next(1000), [](const cuda::direct::Cut& cut) { return cut.l_warps >= 8; });
     }
 }
 
@@ -84,6 +101,8 @@ TEST(Direct, StepsGoAround) {
     one.timing = steps % 2 == 0 ? Timing::late : Timing::early;
     cases.run(one, pick.next(1000),
               [=](const cuda::direct::Cut& cut) { return cut.steps == steps && cut.shape.at_once == 4; });
+    as_given.run(one, pick.next(1000),
+                 [=](const cuda::direct::Cut& cut) { return cut.steps == steps && cut.shape.at_once == 4; });
     if (steps % 5 == 0)
       cases.run(one, pick.next(1000), [](const cuda::direct::Cut& cut) { return cut.l_warps == 5; });
   }
@@ -93,15 +112,17 @@ TEST(Direct, StepsGoAround) {
 /// Run by itself (a filter) it has nothing to look at.
 TEST(DirectCoverage, EveryWay) {
   if (quick || cases.runs().empty()) GTEST_SKIP() << "needs all cases";
-  std::set<std::tuple<DType, int, int, int, int, int>> shapes;
+  std::set<std::tuple<DType, int, int, int, int, int, bool>> shapes;
   std::set<int> rows, l_warps, sample_warps, parities;
   std::set<std::pair<int, int>> ends;  // steps at once, and where among them the last one is; once around
   std::set<bool> x_vectors, y_vectors;
   std::set<std::pair<bool, bool>> ways_out;  // plain; sums of several warps meet
-  for (const DirectCut& how : cases.runs()) {
+  std::vector<DirectCut> runs = cases.runs();
+  runs.insert(runs.end(), as_given.runs().begin(), as_given.runs().end());
+  for (const DirectCut& how : runs) {
     const cuda::direct::Cut& cut = how.cut;
     shapes.emplace(how.dtype, cut.shape.block_j, cut.shape.load, cut.shape.tiles, cut.shape.outputs,
-                   cut.shape.at_once);
+                   cut.shape.at_once, cut.shape.as_given);
     rows.insert(cut.rows);
     l_warps.insert(cut.l_warps);
     sample_warps.insert(cut.sample_warps);
@@ -117,7 +138,7 @@ TEST(DirectCoverage, EveryWay) {
   for (const int parts : {1, 2, 3, 4, 5, 7, 8, 16}) EXPECT_TRUE(l_warps.contains(parts)) << parts;
   EXPECT_EQ(sample_warps, (std::set<int>{1, 2, 4, 8}));
   EXPECT_EQ(parities, (std::set<int>{1, 2, 3}));
-  EXPECT_EQ(ends, (std::set<std::pair<int, int>>{{2, 0}, {2, 1}, {4, 0}, {4, 1}, {4, 2}, {4, 3}}));
+  EXPECT_EQ(ends, (std::set<std::pair<int, int>>{{1, 0}, {2, 0}, {2, 1}, {4, 0}, {4, 1}, {4, 2}, {4, 3}}));
   EXPECT_EQ(x_vectors.size(), 2U);
   EXPECT_EQ(y_vectors.size(), 2U);
   EXPECT_EQ(ways_out.size(), 4U);

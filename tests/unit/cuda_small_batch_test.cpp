@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdint>
 #include <set>
 
 #include "cuda/direct_config.hpp"
@@ -48,6 +49,30 @@ TEST(CudaTable, DirectLoadsAreForSmallBatchesOfEvenDOrOne) {
   expect_mentions(direct("f16 batch_first B=64 1x16x16x3"), "even d and 1, not 3");
   expect_mentions(direct("f32 batch_first B=64 1x16x16x4"), "half types");
   expect_mentions(direct("gradient f16 batch_first B=64 1x16x16x4"), "gradient");
+}
+
+TEST(CudaTable, UnpackedWeightsNeedNoWorkspace) {
+  const PretendedGpus machine({h200()});
+  const auto unpacked = [](const std::string& text) { return refusal("unpacked", text); };
+  for (const char* text : {"f16 batch_first B=64 3x17x19x2", "bf16 batch_first B=1 3x17x20x1",
+                           "transposed f16 batch_first B=8 3x17x19x6"})
+    EXPECT_EQ(unpacked(text), "");
+  expect_mentions(unpacked("transposed f16 batch_first B=8 3x17x20x1"), "d of 2 or more, not 1");
+  expect_mentions(unpacked("f16 batch_first B=8 3x17x19x1"), "a multiple of 4 terms, not 19");
+  expect_mentions(unpacked("f16 batch_first B=8 1x32768x32768x2"), "pattern of this size");
+  expect_mentions(unpacked("f32 batch_first B=64 1x16x16x4"), "half types");
+
+  // Weights that are kept are packed, those that may change are read as they are.
+  const Problem problem = Problem::parse("f16 batch_first B=8 1x256x256x16*16x256x256x1");
+  const Plan plan(problem, Device{Backend::cuda, 0});
+  const Batch batch{.size = 8};
+  EXPECT_EQ(plan.implementation(batch), "unpacked + unpacked");
+  EXPECT_EQ(plan.predicted_packing_seconds(batch), 0);
+  const Operands with_place{.intermediates = reinterpret_cast<void*>(std::uintptr_t{256})};
+  EXPECT_EQ(plan.workspace_bytes(batch, with_place), 0U);
+  for (const char* factor : {"f16 batch_first B=8 1x256x256x16", "f16 batch_first B=8 16x256x256x1"})
+    EXPECT_NE(candidates(Problem::parse(factor), Device{Backend::cuda, 0}).front().implementation,
+              "unpacked");
 }
 
 TEST(CudaTable, ResidentWeightsAreForShortRows) {
