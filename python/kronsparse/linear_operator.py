@@ -19,6 +19,13 @@ except ImportError:
     class LinearOperator:  # type: ignore[no-redef]
         """Stands in for SciPy's."""
 
+        def dot(self, x: object) -> object:
+            raise TypeError(
+                "operators: a product, sum or multiple of these needs SciPy, which is not installed"
+            )
+
+        _rdot = __rmul__ = __add__ = dot
+
     def issparse(x: object) -> bool:
         return False
 
