@@ -1,4 +1,4 @@
-"""How long factorisation takes here, as sizes double and on a large layer, and beside lazylinop if it is there.
+"""How long factorisation takes here, as sizes double, on a large layer, and beside lazylinop.
 
 python examples/factorize_speed.py [--largest 4096]
 """

@@ -1,4 +1,4 @@
-"""What operators on arrays have in common: SciPy's LinearOperator, with products that mean what NumPy's do.
+"""The base of operators on arrays: SciPy's LinearOperator, with products that mean what NumPy's do.
 
 SciPy is not needed: without it, operators are no LinearOperators, and all else works.
 """
@@ -20,9 +20,7 @@ except ImportError:
         """Stands in for SciPy's."""
 
         def dot(self, x: object) -> object:
-            raise TypeError(
-                "operators: a product, sum or multiple of these needs SciPy, which is not installed"
-            )
+            raise TypeError("operators: products and sums of these need SciPy, which is not installed")
 
         _rdot = __rmul__ = __add__ = dot
 
