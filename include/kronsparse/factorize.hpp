@@ -27,7 +27,7 @@ enum class SplitOrder : std::uint8_t {
 /// The inverse of name(); Error parse otherwise.
 [[nodiscard]] KRONSPARSE_API SplitOrder parse_split_order(std::string_view text);
 
-/// What `factorize` does besides.
+/// Options of `factorize`.
 struct FactorizeOptions {
   SplitOrder order = SplitOrder::left;
   /// Splits of given places instead, each of 1 to L-1 once: place s is between factors s-1 and s.

@@ -13,4 +13,5 @@
 #include "kronsparse/pattern.hpp"
 #include "kronsparse/plan.hpp"
 #include "kronsparse/problem.hpp"
+#include "kronsparse/transforms.hpp"
 #include "kronsparse/version.hpp"

@@ -181,21 +181,4 @@ class Operator {
   std::vector<std::vector<T>> factors_;
 };
 
-/// The Hadamard matrix of size n = 2^L in Sylvester's order.
-///
-///     const auto hadamard = kronsparse::hadamard<float>(8);
-///     assert((hadamard * std::vector<float>(8, 1.0f))[0] == 8);
-template <class T>
-[[nodiscard]] Operator<T> hadamard(std::int64_t n) {
-  Chain chain = Chain::butterfly(n);
-  std::vector<std::vector<T>> factors;
-  for (const Pattern& p : chain.factors()) {
-    std::vector<T>& values = factors.emplace_back(static_cast<std::size_t>(p.nnz()), T(1.0F));
-    for (std::int64_t i = 0; i < p.a; ++i)  // the last of each block's four is negative
-      for (std::int64_t j = 0; j < p.d; ++j)
-        values[static_cast<std::size_t>((((i * 4) + 3) * p.d) + j)] = T(-1.0F);
-  }
-  return {std::move(chain), std::move(factors)};
-}
-
 }  // namespace kronsparse

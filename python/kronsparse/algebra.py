@@ -206,7 +206,7 @@ def to_dense(values: Array) -> Array:
 
 
 def support(chain: Chain) -> NDArray[np.bool_]:
-    """Where the product of a chain may be other than zero."""
+    """True for each entry of the product of a chain that may be other than zero."""
     columns = np.eye(chain.cols, dtype=bool)
     for a, b, c, d in reversed(chain):
         reached = np.asarray(columns.reshape(a, c, d, -1).any(axis=1))

@@ -1,4 +1,4 @@
-"""What operators on arrays have in common: SciPy's LinearOperator, with products that mean what NumPy's do.
+"""The base of operators on arrays: SciPy's LinearOperator, with products that mean what NumPy's do.
 
 SciPy is not needed: without it, operators are no LinearOperators, and all else works.
 """
@@ -18,6 +18,11 @@ except ImportError:
 
     class LinearOperator:  # type: ignore[no-redef]
         """Stands in for SciPy's."""
+
+        def dot(self, x: object) -> object:
+            raise TypeError("operators: products and sums of these need SciPy, which is not installed")
+
+        _rdot = __rmul__ = __add__ = dot
 
     def issparse(x: object) -> bool:
         return False

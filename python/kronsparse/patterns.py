@@ -281,7 +281,7 @@ class Chain(tuple[Pattern, ...]):
     def predicted_seconds(
         self, batch: int, dtype: str = "f32", device: str = "cpu", layout: str = "batch_first"
     ) -> float:
-        """What the library's cost model says of a product with so many vectors, values being packed.
+        """The cost model's seconds of a product with so many vectors, values being packed.
 
         >>> Chain([(1, 64, 64, 64), (64, 64, 64, 1)]).predicted_seconds(64) > 0
         True

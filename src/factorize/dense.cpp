@@ -111,9 +111,10 @@ Dense<T>::Dense(const ConstMatrix& w) : rows_(w.rows), cols_(w.cols), elements_(
 }
 
 template <class T>
-std::vector<T> Dense<T>::values_of(const Pattern& pattern) const {
+const std::vector<T>& Dense<T>::values_of(const Pattern& pattern, std::vector<T>& memory) const {
   if (pattern.a == 1 && pattern.d == 1) return elements_;
-  std::vector<T> values;
+  std::vector<T>& values = memory;
+  values.clear();
   values.reserve(static_cast<std::size_t>(pattern.nnz()));
   for (std::int64_t i = 0; i < pattern.a; ++i)
     for (std::int64_t k = 0; k < pattern.b; ++k)
@@ -141,15 +142,9 @@ double Dense<T>::squared_norm_outside(const Pattern& pattern) const {
 template <class T>
 double Dense<T>::squared_error_of(const Chain& chain, const std::vector<std::vector<T>>& factors) const {
   const Pattern pattern = chain.product().value();
-  const std::vector<T> values = values_of(pattern);
-  const std::vector<T> product = merged(chain, factors);
-  return squared_norm_outside(pattern) +
-         sum_over(static_cast<std::int64_t>(values.size()), [&](std::int64_t first, std::int64_t last) {
-           double sum = 0;
-           for (auto index = static_cast<std::size_t>(first); index < static_cast<std::size_t>(last); ++index)
-             sum += squared(values[index] - product[index]);
-           return sum;
-         });
+  std::vector<T> memory;
+  const std::vector<T>& values = values_of(pattern, memory);
+  return squared_norm_outside(pattern) + squared_distance(chain, factors, values);
 }
 
 /// The factors before the one in question keep lengths, and so do those behind it: what is nearest is the
@@ -177,7 +172,8 @@ std::vector<T> Dense<T>::best_factor(const Chain& chain, const std::vector<std::
     projected.elements_ = std::move(result);
     projected.rows_ = left.chain.cols();
   }
-  return projected.values_of(chain[index]);
+  std::vector<T> memory;
+  return projected.values_of(chain[index], memory);
 }
 
 template <class T>

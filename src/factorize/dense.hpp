@@ -18,8 +18,9 @@ class Dense {
 
   /// The Frobenius norm of the copy.
   [[nodiscard]] double norm() const noexcept { return norm_; }
-  /// The elements of the copy that a pattern has, as its values.
-  [[nodiscard]] std::vector<T> values_of(const Pattern& pattern) const;
+  /// The elements of the copy that a pattern has, as its values: all of them, or those that `memory` then
+  /// has.
+  [[nodiscard]] const std::vector<T>& values_of(const Pattern& pattern, std::vector<T>& memory) const;
   /// The squared norm of the elements that a pattern does not have.
   [[nodiscard]] double squared_norm_outside(const Pattern& pattern) const;
   /// The squared norm of copy - product.

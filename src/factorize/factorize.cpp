@@ -137,7 +137,8 @@ class Run {
     Factorization found{chain, dtype_of<T>, {}, 0, 0, std::numeric_limits<double>::infinity(), {}};
     const Chain& reduced = reduction_.chain;
     const Pattern whole = reduced.product().value();
-    std::vector<T> values = matrix_.values_of(whole);
+    std::vector<T> copy;
+    const std::vector<T>& values = matrix_.values_of(whole, copy);
     const double norm = matrix_.norm();
     const double outside = matrix_.squared_norm_outside(whole);
     const auto relative = [&](double squared_error) {
@@ -147,8 +148,7 @@ class Run {
       for (std::size_t split = 1; split < reduced.size(); ++split)  // the first is found on the way
         found.split_errors.push_back(split == splits_[0] ? 0 : relative(outside + error_at(split, values)));
     }
-    Hierarchy<T> hierarchy(reduced, std::move(values), options_.orthonormal,
-                           [&](double work) { progress_(work); });
+    Hierarchy<T> hierarchy(reduced, values, options_.orthonormal, [&](double work) { progress_(work); });
     double first_error = 0;
     for (std::size_t index = 0; index < splits_.size(); ++index) {
       const bool goes_right = index + 1 == splits_.size() ? splits_[index] > 1 || splits_.size() == 1

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <numeric>
 
 #include "factorize/low_rank.hpp"
 #include "factorize/parallel.hpp"
@@ -51,23 +52,32 @@ void multiply_from_left(const T* factor, std::int64_t rank, T* values, Place pla
   }
 }
 
-/// product := left·right, blocks at places of three arrays.
-template <class T>
-void multiply_block(const T* left, Place left_place, const T* right, Place right_place, T* product,
-                    Place product_place, std::int64_t rows, std::int64_t rank, std::int64_t cols) {
-  const std::int64_t from = right_place.col_stride;
-  const std::int64_t to = product_place.col_stride;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    T* const sums = product + product_place.first + (row * product_place.row_stride);
-    for (std::int64_t t = 0; t < rank; ++t) {
-      const T factor = left[left_place.first + (row * left_place.row_stride) + (t * left_place.col_stride)];
-      const T* const terms = right + right_place.first + (t * right_place.row_stride);
-      if (from == 1 && to == 1)
-        add_multiple(sums, factor, terms, cols);
-      else
-        for (std::int64_t col = 0; col < cols; ++col) sums[col * to] += factor * terms[col * from];
+/// Calls use(row, place) for every row of every block of left·right, on all threads; sums up what it returns,
+/// always in the same order. The place is that of the row in the product.
+template <class T, class Use>
+double over_rows(const Split& split, const T* left, const T* right, const Use& use) {
+  constexpr std::int64_t elements_of_range = 20000;
+  const std::int64_t in_range = 1 + (elements_of_range / (split.rows() * split.cols()));
+  std::vector<double> sums(static_cast<std::size_t>((split.blocks() + in_range - 1) / in_range));
+  for_ranges(split.blocks(), in_range, [&](std::int64_t first, std::int64_t last) {
+    std::vector<T> rows(static_cast<std::size_t>(split.rank() * split.cols()));
+    std::vector<T> sum(static_cast<std::size_t>(split.cols()));
+    double used = 0;
+    for (std::int64_t block = first; block < last; ++block) {
+      const Place from = split.in_left(block);
+      Place to = split.in_product(block);
+      read(rows.data(), right, split.in_right(block), split.rank(), split.cols());
+      for (std::int64_t row = 0; row < split.rows(); ++row, to.first += to.row_stride) {
+        std::ranges::fill(sum, T{0});
+        for (std::int64_t t = 0; t < split.rank(); ++t)
+          add_multiple(sum.data(), left[from.first + (row * from.row_stride) + (t * from.col_stride)],
+                       rows.data() + (t * split.cols()), split.cols());
+        used += use(sum.data(), to);
+      }
     }
-  }
+    sums[static_cast<std::size_t>(first / in_range)] = used;
+  });
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
 double work_of(const Split& split) {
@@ -159,10 +169,15 @@ Pattern product_of(const Chain& chain, std::size_t begin, std::size_t end) {
 double work_of(const Pattern& left, const Pattern& right) { return work_of(Split(left, right)); }
 
 template <class T>
-Hierarchy<T>::Hierarchy(const Chain& chain, std::vector<T> values, bool is_orthonormal, Tick tick)
-    : chain_(chain), is_orthonormal_(is_orthonormal), tick_(std::move(tick)), ends_{chain.size()} {
+Hierarchy<T>::Hierarchy(const Chain& chain, const std::vector<T>& values, bool is_orthonormal, Tick tick)
+    : chain_(chain),
+      whole_(values.data()),
+      is_orthonormal_(is_orthonormal),
+      tick_(std::move(tick)),
+      ends_{chain.size()} {
   patterns_.push_back(product_of(chain, 0, chain.size()));
-  values_.push_back(std::move(values));
+  values_.emplace_back();
+  if (chain.size() == 1) values_.front() = values;
 }
 
 template <class T>
@@ -175,9 +190,9 @@ double Hierarchy<T>::split(std::size_t place, bool centre_goes_right) {
   const Pattern right = product_of(chain_, place, ends_[factor]);
   std::vector<T> left_values = zeros<T>(left);
   std::vector<T> right_values = zeros<T>(right);
-  const double error =
-      split_values(Split(left, right), values_[factor].data(), left_values.data(), right_values.data(),
-                   centre_goes_right ? Side::left : Side::right, !is_orthonormal_, tick_);
+  const double error = split_values(Split(left, right), ends_.size() == 1 ? whole_ : values_[factor].data(),
+                                    left_values.data(), right_values.data(),
+                                    centre_goes_right ? Side::left : Side::right, !is_orthonormal_, tick_);
   const auto at = static_cast<std::ptrdiff_t>(factor);
   ends_.insert(ends_.begin() + at, place);
   patterns_[factor] = right;
@@ -250,26 +265,32 @@ double error_of_split(const Pattern& left, const Pattern& right, const T* values
 }
 
 template <class T>
-std::vector<T> merged(const Chain& chain, const std::vector<std::vector<T>>& factors) {
-  // From the right: for most chains patterns grow towards the whole product, and only the last are large.
+double squared_distance(const Chain& chain, const std::vector<std::vector<T>>& factors,
+                        const std::vector<T>& values) {
+  // From the right: for most chains patterns grow towards the whole product, and only the last are large. The
+  // largest of all is not kept.
   Pattern right = chain[chain.size() - 1];
-  std::vector<T> values = factors.back();
-  for (std::size_t index = chain.size() - 1; index-- > 0;) {
+  std::vector<T> merged = factors.back();
+  for (std::size_t index = chain.size() - 1; index-- > 1;) {
     const Split split(chain[index], right);
     std::vector<T> product = zeros<T>(chain[index].times(right).value());
-    const T* const left_values = factors[index].data();
-    const std::int64_t rank = split.rank();
-    constexpr std::int64_t elements_of_range = 20000;
-    for_ranges(split.blocks(), 1 + (elements_of_range / (split.rows() * split.cols())),
-               [&](std::int64_t first, std::int64_t last) {
-                 for (std::int64_t block = first; block < last; ++block)
-                   multiply_block(left_values, split.in_left(block), values.data(), split.in_right(block),
-                                  product.data(), split.in_product(block), split.rows(), rank, split.cols());
-               });
-    values = std::move(product);
+    over_rows(split, factors[index].data(), merged.data(), [&](const T* row, Place place) {
+      write(product.data(), row, place, 1, split.cols());
+      return 0.0;
+    });
+    merged = std::move(product);
     right = chain[index].times(right).value();
   }
-  return values;
+  const auto distance = [&](const T* row, Place place, std::int64_t cols) {
+    const T* const expected = values.data() + place.first;
+    double sum = 0;
+    for (std::int64_t col = 0; col < cols; ++col) sum += squared(expected[col * place.col_stride] - row[col]);
+    return sum;
+  };
+  if (chain.size() == 1) return distance(merged.data(), {0, 0, 1}, static_cast<std::int64_t>(merged.size()));
+  const Split split(chain[0], right);
+  return over_rows(split, factors[0].data(), merged.data(),
+                   [&](const T* row, Place place) { return distance(row, place, split.cols()); });
 }
 
 template <class T>
@@ -284,10 +305,10 @@ void lift(const Pattern& left, const Pattern& right, const std::vector<T>& value
 }
 
 // NOLINTBEGIN(bugprone-macro-parentheses): types cannot have them
-#define KRONSPARSE_HIERARCHY_OF(T)                                                       \
-  template class Hierarchy<T>;                                                           \
-  template std::vector<T> merged(const Chain&, const std::vector<std::vector<T>>&);      \
-  template double error_of_split(const Pattern&, const Pattern&, const T*, const Tick&); \
+#define KRONSPARSE_HIERARCHY_OF(T)                                                                           \
+  template class Hierarchy<T>;                                                                               \
+  template double squared_distance(const Chain&, const std::vector<std::vector<T>>&, const std::vector<T>&); \
+  template double error_of_split(const Pattern&, const Pattern&, const T*, const Tick&);                     \
   template void lift(const Pattern&, const Pattern&, const std::vector<T>&, std::vector<T>&, std::vector<T>&);
 KRONSPARSE_HIERARCHY_OF(float)
 KRONSPARSE_HIERARCHY_OF(double)

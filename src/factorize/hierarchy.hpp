@@ -23,9 +23,9 @@ using Tick = std::function<void(double)>;
 template <class T>
 class Hierarchy {
  public:
-  /// `values` are those of the product of the chain, which is chainable; `is_orthonormal` false leaves the
-  /// centre out: factors share the singular values.
-  Hierarchy(const Chain& chain, std::vector<T> values, bool is_orthonormal, Tick tick);
+  /// `values` are those of the product of the chain, which is chainable, and are there as long as this is;
+  /// `is_orthonormal` false leaves the centre out: factors share the singular values.
+  Hierarchy(const Chain& chain, const std::vector<T>& values, bool is_orthonormal, Tick tick);
 
   /// Splits between the chain's factors `place` - 1 and `place`; the centre goes to the right or to the
   /// left part. Returns the squared error of the two.
@@ -43,6 +43,7 @@ class Hierarchy {
   void move_left();
 
   Chain chain_;
+  const T* whole_;  ///< the values that the first split is made of
   bool is_orthonormal_;
   Tick tick_;
   std::vector<std::size_t> ends_;       ///< factor f is the product of the chain from ends_[f-1] to ends_[f]
@@ -56,9 +57,10 @@ template <class T>
 [[nodiscard]] double error_of_split(const Pattern& left, const Pattern& right, const T* values,
                                     const Tick& tick);
 
-/// The values of the product of a chainable chain's factors.
+/// The squared distance of the product of a chainable chain's factors from these values of its pattern.
 template <class T>
-[[nodiscard]] std::vector<T> merged(const Chain& chain, const std::vector<std::vector<T>>& factors);
+[[nodiscard]] double squared_distance(const Chain& chain, const std::vector<std::vector<T>>& factors,
+                                      const std::vector<T>& values);
 
 /// The values as a product of two factors with these patterns, exactly: the rank must allow that.
 template <class T>

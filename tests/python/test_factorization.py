@@ -126,7 +126,7 @@ def test_no_product_is_better_than_the_lower_bound():
 
 
 def test_ratios_of_random_matrices():
-    """What the bound is worth: the error is at most a quarter more than that of any product."""
+    """The bound is worth something: the error is at most a quarter more than that of any product."""
     ratios = [
         factorize(random((size, size), seed=seed), "butterfly").ratio
         for size in (16, 32, 64)

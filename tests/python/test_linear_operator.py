@@ -1,5 +1,8 @@
 """KSOperator as SciPy's LinearOperator and with NumPy's products; arrays of other libraries."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -120,6 +123,25 @@ def test_arrays_of_torch_come_and_go():
         y = op @ x
         assert isinstance(y, torch.Tensor)
         assert np.array_equal(y.numpy(), op.to_dense() @ x.numpy())
+
+
+def test_without_scipy():
+    program = """
+import sys
+sys.modules["scipy"] = None
+import numpy as np, kronsparse
+op = kronsparse.KSOperator([np.ones((1, 2, 2, 2)), np.ones((2, 2, 2, 1))])
+assert ((2 * op - op) @ np.ones(4)).tolist() == [4.0] * 4
+assert kronsparse.factorize(op.to_dense(), "butterfly").error < 1e-15
+cosine = kronsparse.transforms.dct(6)
+assert np.allclose(cosine.H @ np.ones(6), cosine.to_dense().T @ np.ones(6))
+try:
+    op @ kronsparse.transforms.dft(4)
+except TypeError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "need SciPy" in done.stdout
 
 
 def test_cropped_operators():

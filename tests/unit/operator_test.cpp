@@ -4,11 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <complex>
+#include <numbers>
 #include <random>
 #include <vector>
 
 #include "expect_error.hpp"
+#include "kronsparse/transforms.hpp"
 
 namespace kronsparse {
 namespace {
@@ -89,6 +92,41 @@ TEST(Operator, FactorsThatWereFound) {
     const auto bits = static_cast<unsigned>((index / 16) & (index % 16));
     EXPECT_EQ(matrix[index], __builtin_popcount(bits) % 2 == 0 ? 1 : -1);
   }
+}
+
+TEST(Transforms, AreTheirDefinitions) {
+  using std::numbers::pi;
+  for (const std::int64_t n : {1, 2, 3, 5, 7, 8, 12, 30, 49, 64, 84}) {
+    const auto size = static_cast<double>(n);
+    std::vector<double> x;
+    for (std::int64_t t = 0; t < n; ++t) x.push_back(std::cos(static_cast<double>(t * t)));
+    const std::vector<std::complex<double>> z(x.begin(), x.end());
+    const auto fourier = dft<double>(n) * z;
+    const auto back = idft<double>(n) * fourier;
+    const auto cosines = dct<double>(n) * x;
+    const auto sines = dst<double>(n) * x;
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      std::complex<double> sum = 0;
+      double cosine = 0;
+      double sine = 0;
+      for (std::size_t t = 0; t < x.size(); ++t) {
+        const auto number = static_cast<double>(k);
+        const double half = (static_cast<double>(t) + 0.5) * pi / size;
+        sum += std::polar(x[t], -2 * pi * static_cast<double>(t * k % x.size()) / size);
+        cosine += 2 * x[t] * std::cos(number * half);
+        sine += 2 * x[t] * std::sin((number + 1) * half);
+      }
+      EXPECT_NEAR(std::abs(fourier[k] - sum), 0, 1e-12);
+      EXPECT_NEAR(std::abs(back[k] - x[k]), 0, 1e-14);
+      EXPECT_NEAR(cosines[k], cosine, 1e-12);
+      EXPECT_NEAR(sines[k], sine, 1e-12);
+    }
+  }
+  expect_error(ErrorCode::unsupported, "n: 22 given, must have no prime factor but 2, 3, 5 and 7, here 11",
+               [] { (void)dft<float>(22); });
+  expect_error(ErrorCode::invalid_argument, "n: 0 given, must be at least 1", [] { (void)dft<float>(0); });
+  expect_error(ErrorCode::size_mismatch, "x: 3 elements given, must be more than 3",
+               [] { (void)(dct<float>(4) * std::vector<float>(3)); });
 }
 
 TEST(Operator, WrongCalls) {

@@ -35,8 +35,8 @@ class PaddedKSLinear(nn.Module):
         if options.get("layout", "batch_first") != "batch_first":
             raise ValueError(f"layout: {options['layout']!r} given, must be 'batch_first'")
         self.in_features, self.out_features = int(in_features), int(out_features)
-        sizes = (padded_size(size, multiple) for size in (in_features, out_features))
-        self.linear = KSLinear(*sizes, chain, **options)
+        inputs, outputs = padded_size(in_features, multiple), padded_size(out_features, multiple)
+        self.linear = KSLinear(inputs, outputs, chain, **options)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[-1:] != (self.in_features,):
