@@ -22,12 +22,18 @@ struct Choice {
   int width = 1;  ///< of the vectors
   int tile_m = 4, tile_n = 4;
   bool is_packed = false;
+  int n_tiles = 1;  ///< that a work-item takes one after the other
   double seconds = 0;
 
   [[nodiscard]] Tile tile() const {
     return {.j = axis == Axis::j ? width : 1,
             .m = tile_m * (axis == Axis::m ? width : 1),
             .n = tile_n * (axis == Axis::n ? width : 1)};
+  }
+  [[nodiscard]] Tile tile_of_item() const {
+    Tile all = tile();
+    all.n *= n_tiles;
+    return all;
   }
 };
 
@@ -43,16 +49,18 @@ std::vector<Choice> choices_for(const Problem& problem, const DeviceFacts& facts
   const bool batch_first = problem.layout == Layout::batch_first;
   std::vector<Choice> all;
   if (batch_first || width == 1) all.push_back({.axis = Axis::j, .width = width});
+  if (batch_first && width > 1 && width <= 4)
+    all.push_back({.axis = Axis::j, .width = 4 * width, .tile_m = 3, .tile_n = 2});
   if (width == 1) return all;
-  if (!batch_first && !is_gradient) all.push_back({.axis = Axis::m, .width = width, .is_packed = true});
+  if (!batch_first && !is_gradient) all.push_back({.axis = Axis::m, .width = width, .is_packed = true, .n_tiles = 16});
   if (!batch_first && is_gradient) all.push_back({.axis = Axis::depth, .width = width});
   if (batch_first || !is_gradient) all.push_back({.axis = Axis::n, .width = width, .is_packed = !is_gradient});
   return all;
 }
 
 double seconds_of(const Choice& choice, const Problem& problem, const DeviceFacts& facts) {
-  const Args args = args_of(problem, choice.is_packed);
   const Tile tile = choice.tile();
+  const Args args = args_of(problem, choice.is_packed ? tile.n : 0);
   const double depth = choice.axis == Axis::depth ? padded(args.depth, choice.width) : static_cast<double>(args.depth);
   // Multiplications and additions with all that is padded; vectors in part, and those that are gathered, are
   // loaded one by one.
@@ -67,12 +75,17 @@ double seconds_of(const Choice& choice, const Problem& problem, const DeviceFact
   return 20e-6 + gpu * std::max(work / rate, problem.bytes() / memory_rate);
 }
 
+PackedOrder order_of(const Problem& problem, const Choice& choice) {
+  if (problem.operation == Operation::gradient) return no_order;
+  return choice.is_packed ? packed_order(problem, "private", choice.tile().n) : given_order(problem);
+}
+
 Choice choose(const Problem& problem, const DeviceFacts& facts, const PackedOrder* packed_as) {
   const Problem rounded = with_rounded_batch(problem);
   Choice best;
   bool is_first = true;
   for (Choice choice : choices_for(problem, facts)) {
-    if (packed_as != nullptr && packed_as->is_as_given() == choice.is_packed) continue;
+    if (packed_as != nullptr && *packed_as != order_of(problem, choice)) continue;
     choice.seconds = seconds_of(choice, rounded, facts);
     if (is_first || choice.seconds < best.seconds) best = choice;
     is_first = false;
@@ -80,17 +93,12 @@ Choice choose(const Problem& problem, const DeviceFacts& facts, const PackedOrde
   return is_first ? Choice{.width = 0} : best;
 }
 
-PackedOrder order_of(const Problem& problem, const Choice& choice) {
-  if (problem.operation == Operation::gradient) return no_order;
-  return choice.is_packed ? packed_order(problem, "private") : given_order(problem);
-}
-
 std::shared_ptr<const Kernels> kernels_for(const Problem& problem, Device device, const Choice& choice) {
   const DeviceFacts facts = facts_of(device);
   const int group = facts.is_cpu ? 1 : std::min(64, facts.work_group);
   const std::string options =
-      message("{} -D AXIS={} -D WIDTH={} -D TILE_M={} -D TILE_N={} -D GROUP={}", common_options(problem),
-              static_cast<int>(choice.axis), choice.width, choice.tile_m, choice.tile_n, group);
+      message("{} -D AXIS={} -D WIDTH={} -D TILE_M={} -D TILE_N={} -D N_TILES={} -D GROUP={}", common_options(problem),
+              static_cast<int>(choice.axis), choice.width, choice.tile_m, choice.tile_n, choice.n_tiles, group);
   return kernels_of(device, Source::private_memory, options, group, problem.to_string());
 }
 
@@ -99,13 +107,13 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
   if (std::string reason = dtype_refusal(problem, facts); !reason.empty()) return {.refusal = std::move(reason)};
   const Choice choice = choose(problem, facts, packed_as);
   const PackedOrder order = order_of(problem, choice);
-  if (choice.width == 0 || (packed_as != nullptr && *packed_as != order)) return {.refusal = other_order};
+  if (choice.width == 0) return {.refusal = other_order};
   return {.refusal = {},
           .seconds = seconds_of(choice, problem, facts),
           .packing_seconds = choice.is_packed ? packing_seconds(problem, facts) : 0,
           .make = [problem, device, choice, order]() -> std::unique_ptr<Executor> {
             return std::make_unique<ContractionExecutor>(problem, device, order, kernels_for(problem, device, choice),
-                                                         Launch{.tile = choice.tile(), .is_of_item = true});
+                                                         Launch{.tile = choice.tile_of_item(), .is_of_item = true});
           }};
 }
 
