@@ -5,8 +5,8 @@
 // of a stream get one of each pair; each later kernel gets the multiprocessors that the kernel before the
 // last has left, as long as nothing else is free. If two kernels leave a few multiprocessors free, blocks
 // move there and the kernels drift, until one kernel has both of nearly all pairs. A run then takes up to a
-// quarter longer (docs/notes/small-batches.md). So idle blocks keep the places that would be free. Host code only;
-// kernel_arguments.cuh has the kernels' part.
+// quarter longer (docs/notes/small-batches.md). So idle blocks keep the places that would be free. Host code
+// only; kernel_arguments.cuh has the kernels' part.
 #pragma once
 
 #include <algorithm>
