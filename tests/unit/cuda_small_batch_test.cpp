@@ -56,7 +56,7 @@ TEST(CudaTable, UnpackedWeightsNeedNoWorkspace) {
   for (const char* text : {"f16 batch_first B=64 3x17x19x2", "bf16 batch_first B=1 3x17x20x1",
                            "transposed f16 batch_first B=8 3x17x19x6"})
     EXPECT_EQ(unpacked(text), "");
-  expect_mentions(unpacked("transposed f16 batch_first B=8 3x17x20x1"), "d of 2 or more, not 1");
+  expect_mentions(unpacked("transposed f16 batch_first B=8 3x20x17x1"), "d of 2 or more, not 1");
   expect_mentions(unpacked("f16 batch_first B=8 3x17x19x1"), "a multiple of 4 terms, not 19");
   expect_mentions(unpacked("f16 batch_first B=8 1x32768x32768x2"), "pattern of this size");
   expect_mentions(unpacked("f32 batch_first B=64 1x16x16x4"), "half types");

@@ -89,7 +89,6 @@ struct WgmmaArguments {
   int x_copy;           ///< bytes of a copy of x: 16, 4, or 2 for addresses that allow no other
   int y_store;          ///< bytes of a store of y, likewise
   Activation activation;
-  bool just_packed = false;  ///< earlier kernels may write the weights: wait for them first
 };
 
 namespace wgmma {
@@ -214,7 +213,6 @@ class Producer {
   }
 
   __device__ void run() {
-    if (p_.just_packed) ptx::wait_for_earlier_kernels();
     const Share share = share_of_block(p_);
     RingPlace place;
     int group_parity = 1;
