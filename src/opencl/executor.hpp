@@ -11,8 +11,8 @@ namespace kronsparse::opencl {
 
 /// How a kernel takes a problem apart.
 struct Launch {
-  Tile tile;               ///< of a work-group, or of a work-item
-  bool is_of_item = false;  ///< a work-item's
+  Tile tile;                 ///< of a work-group, or of a work-item
+  bool is_of_item = false;   ///< a work-item's
   std::int64_t j_inner = 1;  ///< tiles of j that run side by side
 };
 
@@ -35,7 +35,7 @@ class ContractionExecutor final : public Executor {
 };
 
 /// Options that every kernel is built with.
-[[nodiscard]] std::string common_options(const Problem& problem);
+[[nodiscard]] std::string common_options(const Problem& problem, Device device);
 
 /// Work-groups of one launch at most; drivers count them in 32 bits.
 inline constexpr std::int64_t most_groups = 0x7fffffff;
