@@ -2,8 +2,6 @@
 // and scipy.fft ("backward") have them.
 #pragma once
 
-#include <array>
-#include <cmath>
 #include <complex>
 #include <cstdint>
 #include <numbers>

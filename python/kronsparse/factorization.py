@@ -186,23 +186,19 @@ def _factorize(
     progress: Callable[[float], object] | None,
 ) -> Factorization:
     if device != "cpu":
-        import torch
-
-        from kronsparse.torch.factorization import factorize as factorize_on_device
+        from kronsparse.torch.factorization import factorize_array
 
         if order != "left" or splits or not orthonormal:
             raise ValueError(
                 f"device: {device!r} given, must be 'cpu' unless order is 'left' and orthonormal"
             )
-        found = factorize_on_device(torch.from_numpy(matrix).to(device), chain, polish, certify)
-        factors = [values.cpu().numpy() for values in found.factors]
-        bounds = (found.error, found.lower_bound, found.upper_bound)
-        return Factorization(factors, chain, *bounds, found.split_errors)
+        factors, error, lower, upper, errors = factorize_array(matrix, device, chain, polish, certify)
+        return Factorization(factors, chain, error, lower, upper, errors)
     values = [np.empty(pattern, matrix.dtype) for pattern in chain]
-    error, lower, upper, errors = _native.factorize_into(
+    error, lower, upper, of_splits = _native.factorize_into(
         values, matrix, order, splits, orthonormal, polish, certify, progress
     )
-    return Factorization(values, chain, error, lower, upper, tuple(errors))
+    return Factorization(values, chain, error, lower, upper, tuple(of_splits))
 
 
 def _weights(given: ArrayLike, matrix: Array) -> tuple[Array | None, Array]:

@@ -5,9 +5,10 @@ torch's batched SVD and QR.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from kronsparse.chains import Chain, ChainLike, as_chain
@@ -115,6 +116,15 @@ def factorize(w: Tensor, chain: ChainLike, polish: int = 0, certify: bool = True
     return TensorFactorization(
         lifted, error, max(errors, default=0.0), upper, tuple(errors) if certify else ()
     )
+
+
+def factorize_array(
+    matrix: NDArray[Any], device: str, chain: Chain, polish: int, certify: bool
+) -> tuple[list[NDArray[Any]], float, float, float, tuple[float, ...]]:
+    """The same for NumPy's arrays, computed on a device."""
+    found = factorize(torch.from_numpy(matrix).to(device), chain, polish, certify)
+    factors = [values.cpu().numpy() for values in found.factors]
+    return factors, found.error, found.lower_bound, found.upper_bound, found.split_errors
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
