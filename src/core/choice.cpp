@@ -41,6 +41,9 @@ bool belongs_to(std::string_view name, std::string_view name_or_family) {
 std::span<const BackendEntry> backends() {
   static const std::array all = {
       cpu_backend(),
+#ifdef KRONSPARSE_WITH_OPENCL
+      opencl_backend(),
+#endif
 #ifdef KRONSPARSE_WITH_CUDA
       cuda_backend(),
 #endif

@@ -101,7 +101,7 @@ struct BackendEntry {
   void (*pack)(Device device, std::span<const PackJob> jobs, Stream stream);
 };
 
-/// The backends of this build, the CPU first.
+/// The backends of this build, the CPU first, the fastest last.
 [[nodiscard]] std::span<const BackendEntry> backends();
 
 /// The entry of a device that is there; Error device otherwise.
@@ -109,6 +109,9 @@ struct BackendEntry {
 
 /// The CPU's entry (src/cpu/backend.cpp).
 [[nodiscard]] const BackendEntry& cpu_backend();
+
+/// The entry of OpenCL devices (src/opencl/backend.cpp), in a build with KRONSPARSE_WITH_OPENCL.
+[[nodiscard]] const BackendEntry& opencl_backend();
 
 /// The entry of NVIDIA GPUs (src/cuda/backend.cpp), in a build with KRONSPARSE_WITH_CUDA.
 [[nodiscard]] const BackendEntry& cuda_backend();

@@ -1,0 +1,102 @@
+#include "opencl/executor.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/geometry.hpp"
+#include "core/message.hpp"
+#include "opencl/memory.hpp"
+#include "opencl/runtime.hpp"
+
+namespace kronsparse::opencl {
+namespace {
+
+constexpr int pack_group = 64;
+
+std::shared_ptr<const Kernel> pack_kernel(const Problem& problem, Device device) {
+  const int group = std::min(pack_group, facts_of(device).work_group);
+  return kernel_of(device, Source::pack, "pack", message("{} -D GROUP={}", common_options(problem), group), group,
+                   problem.to_string());
+}
+
+}  // namespace
+
+std::string common_options(const Problem& problem) {
+  return message("-cl-std=CL1.2 -D DTYPE={}", name(problem.dtype));
+}
+
+ContractionExecutor::ContractionExecutor(const Problem& problem, Device device, PackedOrder order,
+                                         std::shared_ptr<const Kernel> kernel, const Launch& launch)
+    : problem_(problem),
+      device_(device),
+      order_(std::move(order)),
+      args_(args_of(problem, !order_.is_as_given())),
+      launch_(launch),
+      kernel_(std::move(kernel)) {
+  const std::int64_t groups_of_j = tiles_of(args_.js, launch.tile.j);
+  args_.n_tiles = tiles_of(args_.n, launch.tile.n);
+  args_.m_tiles = tiles_of(args_.m, launch.tile.m);
+  args_.j_inner = std::clamp<std::int64_t>(launch.j_inner, 1, groups_of_j);
+  while (groups_of_j % args_.j_inner != 0) --args_.j_inner;
+  args_.j_outer = groups_of_j / args_.j_inner;
+  args_.tiles = i_count(problem) * groups_of_j * args_.n_tiles * args_.m_tiles;
+  if (!order_.is_as_given() && problem.operation != Operation::gradient)
+    pack_kernel_ = pack_kernel(problem, device);
+}
+
+void ContractionExecutor::pack(const void* values, void* packed, Stream stream) const {
+  const std::size_t part = alignment_of(problem_.dtype);
+  const Placed from = place_of(device_, values, order_.bytes, "values");
+  const Placed to = place_of(device_, packed, order_.bytes, "workspace");
+  cl_command_queue queue = state_of(device_).queue(stream);
+  if (pack_kernel_ == nullptr) {
+    check(api().enqueue_copy_buffer(queue, from.buffer, to.buffer, from.offset, to.offset, order_.bytes, 0,
+                                    nullptr, nullptr),
+          message("copying values of {}", problem_.to_string()));
+    return;
+  }
+  const Args given = args_of(problem_, false);
+  const std::int64_t count = problem_.pattern().nnz();
+  const std::int64_t most = most_groups * pack_kernel_->group();
+  for (std::int64_t first = 0; first < count; first += most)
+    pack_kernel_->enqueue(queue,
+                          static_cast<std::size_t>(tiles_of(std::min(most, count - first), pack_kernel_->group())),
+                          from.buffer, to.buffer, static_cast<std::int64_t>(from.offset / part),
+                          static_cast<std::int64_t>(to.offset / part), given.js, given.depth, given.n, given.b_i,
+                          given.b_depth, given.b_row, first, count);
+}
+
+void ContractionExecutor::run(const Operands& operands, const Weights& weights) const {
+  const std::size_t element = size_of(problem_.dtype);
+  const auto extent = [&](const MatrixShape& shape) { return static_cast<std::size_t>(shape.extent()) * element; };
+  const bool is_gradient = problem_.operation == Operation::gradient;
+  const Placed x = place_of(device_, operands.x, extent(x_matrix(problem_)), "x");
+  const Placed y = place_of(device_, operands.y, extent(y_matrix(problem_)), "y");
+  const Placed other = is_gradient ? place_of(device_, operands.g, extent(rows_matrix(problem_)), "g")
+                                   : place_of(device_, weights.data, order_.bytes, "values");
+  const Placed bias =
+      problem_.bias
+          ? place_of(device_, operands.bias, static_cast<std::size_t>(problem_.chain.rows()) * element, "bias")
+          : x;  // never read, but some drivers want a buffer
+  const Placed& a = is_gradient ? other : x;
+  const Placed& b = is_gradient ? x : other;
+  cl_command_queue queue = state_of(device_).queue(operands.stream);
+
+  // An address is a multiple of the real part's size, not of that of a complex number.
+  const auto parts = [&](const Placed& place) {
+    return static_cast<std::int64_t>(place.offset / alignment_of(problem_.dtype));
+  };
+  Args args = args_;
+  args.a_at = parts(a);
+  args.b_at = parts(b);
+  args.c_at = parts(y);
+  args.bias_at = parts(bias);
+  const std::int64_t items = launch_.is_of_item ? kernel_->group() : 1;
+  const std::int64_t most = most_groups * items;
+  for (; args.first_tile < args.tiles; args.first_tile += most)
+    kernel_->enqueue(queue,
+                     static_cast<std::size_t>(tiles_of(std::min(most, args.tiles - args.first_tile), items)),
+                     a.buffer, b.buffer, y.buffer, bias.buffer, args);
+}
+
+}  // namespace kronsparse::opencl

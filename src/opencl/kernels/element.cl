@@ -1,0 +1,145 @@
+// Elements: how a dtype lies in memory, what it is added up in, and the end of a sum (bias, activation).
+// DTYPE is one of f32, f64, f16, bf16, complex64, complex128.
+#define DTYPE_f32 1
+#define DTYPE_f64 2
+#define DTYPE_f16 3
+#define DTYPE_bf16 4
+#define DTYPE_complex64 5
+#define DTYPE_complex128 6
+#define JOIN_(left, right) left##right
+#define JOIN(left, right) JOIN_(left, right)
+#define KIND JOIN(DTYPE_, DTYPE)
+
+// Left to themselves, compilers call functions that have to know their constant arguments.
+#define INLINE inline __attribute__((always_inline))
+
+#define AT_MOST(value, limit) ((value) < (limit) ? (value) : (limit))
+
+#if KIND == DTYPE_f64 || KIND == DTYPE_complex128
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#define REAL double
+#else
+#define REAL float
+#endif
+typedef REAL Real;
+
+// Element is the type of pointers, Sum that of arithmetic.
+#if KIND == DTYPE_f16 || KIND == DTYPE_bf16
+typedef ushort Element;
+typedef float Sum;
+#elif KIND == DTYPE_f64
+typedef double Element;
+typedef double Sum;
+#elif KIND == DTYPE_complex64
+typedef float Element;  // two of them: a pointer to float2 would promise more alignment than there is
+typedef float2 Sum;
+#elif KIND == DTYPE_complex128
+typedef double Element;
+typedef double2 Sum;
+#else
+typedef float Element;
+typedef float Sum;
+#endif
+
+#define IS_COMPLEX (KIND == DTYPE_complex64 || KIND == DTYPE_complex128)
+#define ELEMENT_PARTS (IS_COMPLEX ? 2 : 1)  // what one element is to a pointer
+
+INLINE Sum load(const global Element* from, long index) {
+#if KIND == DTYPE_f16
+  return vload_half(index, (const global half*)from);
+#elif KIND == DTYPE_bf16
+  return as_float((uint)from[index] << 16);
+#elif IS_COMPLEX
+  return vload2(index, from);
+#else
+  return from[index];
+#endif
+}
+
+INLINE void store(global Element* to, long index, Sum value) {
+#if KIND == DTYPE_f16
+  vstore_half_rte(value, index, (global half*)to);
+#elif KIND == DTYPE_bf16
+  const uint bits = as_uint(value);
+  // To nearest, ties to even. A nan must not be rounded up to an infinity.
+  to[index] = isnan(value) ? (ushort)(bits >> 16 | 0x40) : (ushort)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+#elif IS_COMPLEX
+  vstore2(value, index, to);
+#else
+  to[index] = value;
+#endif
+}
+
+INLINE Sum conjugate(Sum value) {
+#if IS_COMPLEX
+  return (Sum)(value.x, -value.y);
+#else
+  return value;
+#endif
+}
+
+// sum + left·right, fused where the device does that.
+#if IS_COMPLEX
+#define MULTIPLY_ADD(sum, left, right) \
+  ((sum) + (left).x * (right) + (left).y * (Sum)(-(right).y, (right).x))
+#else
+#define MULTIPLY_ADD(sum, left, right) ((sum) + (left) * (right))
+#endif
+
+// Everything that a kernel is told, as src/opencl/contraction.hpp has it.
+typedef struct {
+  long m, n, depth, js;                  // sizes of one i
+  long a_at, a_i, a_j, a_row, a_depth;   // where operands begin (in parts of elements), and their strides
+  long b_at, b_i, b_j, b_row, b_depth;
+  long c_at, c_i, c_j, c_m, c_n;
+  long bias_at, bias_i, bias_n;
+  long n_tiles, j_inner, m_tiles, j_outer;  // tiles, those that run side by side first
+  long first_tile, tiles;
+  long has_bias, activation, conjugates_b;
+} Args;
+
+// A tile's place.
+typedef struct {
+  long i, j, m, n;  // of its beginning, in elements but for i
+} Place;
+
+INLINE Place place_of(const Args* args, long tile, long tile_j, long tile_m, long tile_n) {
+  Place place;
+  place.n = tile % args->n_tiles * tile_n;
+  tile /= args->n_tiles;
+  const long inner = tile % args->j_inner;
+  tile /= args->j_inner;
+  place.m = tile % args->m_tiles * tile_m;
+  tile /= args->m_tiles;
+  place.j = (tile % args->j_outer * args->j_inner + inner) * tile_j;
+  place.i = tile / args->j_outer;
+  return place;
+}
+
+// Much code, for which there are no two places.
+__attribute__((noinline)) Real activate(Real value, int activation) {
+  const Real half_ = (Real)0.5;
+  switch (activation) {
+    case 1:
+      return isnan(value) || value > 0 ? value : 0;
+    case 2:
+      return half_ * value * erfc(value * (Real)-0.70710678118654752440);
+    case 3:
+      return half_ * value *
+             (1 + tanh((Real)0.79788456080286535588 * (value + (Real)0.044715 * value * value * value)));
+    case 4:
+      return value / (1 + exp(-value));
+    default:
+      return value;
+  }
+}
+
+// Writes the sum of one output.
+INLINE void finish(global Element* c, const global Element* bias, const Args* args, const Place* place, long j,
+                   long m, long n, Sum sum) {
+  if (args->has_bias) sum += load(bias + args->bias_at, place->i * args->bias_i + n * args->bias_n + j);
+#if !IS_COMPLEX
+  if (args->activation) sum = activate(sum, (int)args->activation);
+#endif
+  store(c + args->c_at, place->i * args->c_i + j * args->c_j + m * args->c_m + n * args->c_n, sum);
+}

@@ -1,0 +1,205 @@
+// Sums in private memory (registers), operands straight from global memory: for CPUs, whose caches need no
+// help, and wherever local memory is too small. A work-item computes TILE_M x TILE_N sums, each of them a
+// vector of WIDTH neighbours along AXIS:
+//   AXIS_M      samples of batch_last: A is read in vectors, B one by one
+//   AXIS_N      outputs, with packed values: B is read in vectors, A one by one
+//   AXIS_J      neighbouring j: both are read in vectors
+//   AXIS_DEPTH  the direction of the sum, for gradients of batch_last: both are read in vectors, whose
+//               elements are added at the end
+// B_IS_UNIT says that neighbouring n of B are neighbours in memory, C_IS_UNIT the same of C along AXIS.
+#define AXIS_M 1
+#define AXIS_N 2
+#define AXIS_J 3
+#define AXIS_DEPTH 4
+
+#if WIDTH == 1
+typedef Sum Vector;
+#else
+typedef JOIN(REAL, WIDTH) Vector;
+#endif
+
+#if WIDTH > 1 && AXIS != AXIS_N
+#define A_IS_VECTOR 1
+typedef Vector AValue;
+#else
+#define A_IS_VECTOR 0
+typedef Sum AValue;
+#endif
+#if WIDTH > 1 && AXIS != AXIS_M
+#define B_IS_VECTOR 1
+typedef Vector BValue;
+#else
+#define B_IS_VECTOR 0
+typedef Sum BValue;
+#endif
+
+// What one sum covers along each direction.
+#define STEP_M (AXIS == AXIS_M ? WIDTH : 1)
+#define STEP_N (AXIS == AXIS_N ? WIDTH : 1)
+#define STEP_J (AXIS == AXIS_J ? WIDTH : 1)
+#define STEP_DEPTH (AXIS == AXIS_DEPTH ? WIDTH : 1)
+
+typedef union {
+  Vector vector;
+  Sum lane[WIDTH];
+} Lanes;
+
+// Neighbours `stride` apart, of which the first `count` exist; the others are zero.
+INLINE Vector load_some(const global Element* from, long stride, int count) {
+  Lanes lanes;
+  for (int lane = 0; lane < WIDTH; ++lane) lanes.lane[lane] = lane < count ? load(from, lane * stride) : (Sum)0;
+  return lanes.vector;
+}
+
+// Vectors in memory, aligned like their elements. Some drivers (PoCL on ARM) call vload instead of inlining it,
+// in the innermost loop; clang, which nearly all of them are made of, knows a type for it.
+#if WIDTH > 1 && defined(__clang__)
+#define IN_MEMORY(type) type __attribute__((ext_vector_type(WIDTH), aligned(sizeof(type))))
+typedef IN_MEMORY(Element) VectorInMemory;
+#define LOAD_ELEMENTS(from) (*(const global VectorInMemory*)(from))
+#define STORE_ELEMENTS(to, vector) (*(global VectorInMemory*)(to) = (vector))
+#else
+#define LOAD_ELEMENTS(from) JOIN(vload, WIDTH)(0, from)
+#define STORE_ELEMENTS(to, vector) JOIN(vstore, WIDTH)(vector, 0, to)
+#endif
+
+INLINE Vector load_all(const global Element* from) {
+#if WIDTH == 1
+  return load(from, 0);
+#elif KIND == DTYPE_f16
+  return JOIN(vload_half, WIDTH)(0, (const global half*)from);
+#elif KIND == DTYPE_bf16
+  return JOIN(as_float, WIDTH)(JOIN(convert_uint, WIDTH)(LOAD_ELEMENTS(from)) << 16);
+#else
+  return LOAD_ELEMENTS(from);
+#endif
+}
+
+INLINE void store_all(global Element* to, Vector vector) {
+#if WIDTH == 1
+  store(to, 0, vector);
+#elif KIND == DTYPE_f16
+  JOIN(JOIN(vstore_half, WIDTH), _rte)(vector, 0, (global half*)to);
+#elif KIND == DTYPE_bf16
+  Lanes lanes;
+  lanes.vector = vector;
+#pragma unroll
+  for (int lane = 0; lane < WIDTH; ++lane) store(to, lane, lanes.lane[lane]);
+#else
+  STORE_ELEMENTS(to, vector);
+#endif
+}
+
+// The part of a tile that exists.
+typedef struct {
+  int m, n, lanes;
+} Extent;
+
+// Adds up one step of the depth, or STEP_DEPTH of them. A tile that is full has no clamped rows, and
+// addresses that the compiler knows more of.
+INLINE void add_step(Vector sums[TILE_M][TILE_N], const global Element* a, const global Element* b, const Args* args,
+                     const Extent extent, const bool is_full, const int depths) {
+  AValue left[TILE_M];
+  BValue right[TILE_N];
+  const long a_row = AXIS == AXIS_M ? 1 : args->a_row;
+  const long b_row = B_IS_UNIT ? 1 : args->b_row;
+  const int lanes = AXIS == AXIS_DEPTH ? depths : extent.lanes;
+  const bool is_whole = AXIS == AXIS_DEPTH ? depths == WIDTH : is_full;
+#pragma unroll
+  for (int r = 0; r < TILE_M; ++r) {
+    const int row = is_full ? r * STEP_M : AT_MOST(r * STEP_M, extent.m - 1);
+    const global Element* const from = a + row * a_row * ELEMENT_PARTS;
+#if A_IS_VECTOR
+    left[r] = is_whole ? load_all(from) : load_some(from, 1, AXIS == AXIS_M ? extent.m - row : lanes);
+#else
+    left[r] = load(from, 0);
+#endif
+  }
+#pragma unroll
+  for (int s = 0; s < TILE_N; ++s) {
+    const int row = is_full ? s * STEP_N : AT_MOST(s * STEP_N, extent.n - 1);
+    const global Element* const from = b + row * b_row * ELEMENT_PARTS;
+#if B_IS_VECTOR
+    const bool has_all = is_whole && (AXIS != AXIS_N || B_IS_UNIT);
+    right[s] = has_all ? load_all(from) : load_some(from, AXIS == AXIS_N ? b_row : 1, AXIS == AXIS_N ? extent.n - row : lanes);
+#else
+    right[s] = load(from, 0);
+#endif
+#if IS_COMPLEX
+    if (args->conjugates_b) right[s] = conjugate(right[s]);
+#endif
+  }
+#pragma unroll
+  for (int r = 0; r < TILE_M; ++r)
+#pragma unroll
+    for (int s = 0; s < TILE_N; ++s) sums[r][s] = MULTIPLY_ADD(sums[r][s], left[r], right[s]);
+}
+
+INLINE void add_all(Vector sums[TILE_M][TILE_N], const global Element* a, const global Element* b, const Args* args,
+                    const Extent extent, const bool is_full) {
+  const long a_step = (AXIS == AXIS_DEPTH ? WIDTH : args->a_depth) * ELEMENT_PARTS;
+  const long b_step = (AXIS == AXIS_DEPTH ? WIDTH : args->b_depth) * ELEMENT_PARTS;
+  const long steps = args->depth / STEP_DEPTH;
+  for (long step = 0; step < steps; ++step) {
+    add_step(sums, a, b, args, extent, is_full, STEP_DEPTH);
+    a += a_step;
+    b += b_step;
+  }
+  const int rest = (int)(args->depth - steps * STEP_DEPTH);
+  if (rest > 0) add_step(sums, a, b, args, extent, is_full, rest);
+}
+
+kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void contract(const global Element* a,
+                                                                        const global Element* b, global Element* c,
+                                                                        const global Element* bias, Args given) {
+  const Args* const args = &given;
+  const long tile = args->first_tile + get_global_id(0);
+  if (tile >= args->tiles) return;
+  const Place place = place_of(args, tile, STEP_J, TILE_M * STEP_M, TILE_N * STEP_N);
+  const Extent extent = {(int)AT_MOST(args->m - place.m, TILE_M * STEP_M),
+                         (int)AT_MOST(args->n - place.n, TILE_N * STEP_N),
+                         (int)AT_MOST(args->js - place.j, STEP_J)};
+  const bool is_full = extent.m == TILE_M * STEP_M && extent.n == TILE_N * STEP_N && extent.lanes == STEP_J;
+
+  a += args->a_at + (place.i * args->a_i + place.j * args->a_j + place.m * args->a_row) * ELEMENT_PARTS;
+  b += args->b_at + (place.i * args->b_i + place.j * args->b_j + place.n * args->b_row) * ELEMENT_PARTS;
+  Vector sums[TILE_M][TILE_N];
+#pragma unroll
+  for (int r = 0; r < TILE_M; ++r)
+#pragma unroll
+    for (int s = 0; s < TILE_N; ++s) sums[r][s] = (Vector)0;
+  if (is_full)
+    add_all(sums, a, b, args, extent, true);
+  else
+    add_all(sums, a, b, args, extent, false);
+
+  // Sums that are indexed at run time would not stay in registers, so this is unrolled; the way out with a bias
+  // or an activation is too much code for that, and takes them from memory.
+#if C_IS_UNIT && AXIS != AXIS_DEPTH
+  if (is_full && !args->has_bias && !args->activation) {
+    c += args->c_at + place.i * args->c_i + place.j * args->c_j + place.m * args->c_m + place.n * args->c_n;
+#pragma unroll
+    for (int r = 0; r < TILE_M; ++r)
+#pragma unroll
+      for (int s = 0; s < TILE_N; ++s)
+        store_all(c + r * STEP_M * (AXIS == AXIS_M ? 1 : args->c_m) + s * STEP_N * (AXIS == AXIS_N ? 1 : args->c_n),
+                  sums[r][s]);
+    return;
+  }
+#endif
+  Lanes out[TILE_M][TILE_N];
+#pragma unroll
+  for (int r = 0; r < TILE_M; ++r)
+#pragma unroll
+    for (int s = 0; s < TILE_N; ++s) out[r][s].vector = sums[r][s];
+  for (int m = 0; m < extent.m; ++m)
+    for (int n = 0; n < extent.n; ++n)
+      for (int j = 0; j < extent.lanes; ++j) {
+        const Lanes* const lanes = &out[m / STEP_M][n / STEP_N];
+        Sum sum = lanes->lane[m % STEP_M + n % STEP_N + j];
+#if AXIS == AXIS_DEPTH
+        for (int lane = 1; lane < WIDTH; ++lane) sum += lanes->lane[lane];
+#endif
+        finish(c, bias, args, &place, place.j + j, place.m + m, place.n + n, sum);
+      }
+}

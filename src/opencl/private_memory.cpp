@@ -1,0 +1,124 @@
+// Kernels without local memory (kernels/private.cl): which vectors and tiles take a problem, and their cost.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/message.hpp"
+#include "opencl/backend.hpp"
+#include "opencl/executor.hpp"
+#include "opencl/runtime.hpp"
+
+namespace kronsparse::opencl {
+namespace {
+
+enum class Axis : int { m = 1, n = 2, j = 3, depth = 4 };  // as kernels/private.cl has them
+
+/// How a problem is computed.
+struct Choice {
+  Axis axis = Axis::j;
+  int width = 1;  ///< of the vectors
+  int tile_m = 4, tile_n = 4;
+  bool is_packed = false;
+  double seconds = 0;
+
+  [[nodiscard]] Tile tile() const {
+    return {.j = axis == Axis::j ? width : 1,
+            .m = tile_m * (axis == Axis::m ? width : 1),
+            .n = tile_n * (axis == Axis::n ? width : 1)};
+  }
+};
+
+/// Vectors of whole registers. Complex numbers are computed one by one.
+int width_for(const DeviceFacts& facts, DType dtype) {
+  if (is_complex(dtype)) return 1;
+  return std::max(facts.vector_bytes / (dtype == DType::f64 ? 8 : 4), 1);
+}
+
+std::vector<Choice> choices_for(const Problem& problem, const DeviceFacts& facts) {
+  const int width = width_for(facts, problem.dtype);
+  const bool is_gradient = problem.operation == Operation::gradient;
+  const bool batch_first = problem.layout == Layout::batch_first;
+  std::vector<Choice> all;
+  if (batch_first || width == 1) all.push_back({.axis = Axis::j, .width = width});
+  if (width == 1) return all;
+  if (!batch_first && !is_gradient) all.push_back({.axis = Axis::m, .width = width, .is_packed = true});
+  if (!batch_first && is_gradient) all.push_back({.axis = Axis::depth, .width = width});
+  if (batch_first || !is_gradient) all.push_back({.axis = Axis::n, .width = width, .is_packed = !is_gradient});
+  return all;
+}
+
+double seconds_of(const Choice& choice, const Problem& problem, const DeviceFacts& facts) {
+  const Args args = args_of(problem, choice.is_packed);
+  const Tile tile = choice.tile();
+  const double depth = choice.axis == Axis::depth ? padded(args.depth, choice.width) : static_cast<double>(args.depth);
+  // Multiplications and additions with all that is padded; vectors in part, and those that are gathered, are
+  // loaded one by one.
+  double work = 2.0 * (is_complex(problem.dtype) ? 4 : 1) * static_cast<double>(i_count(problem)) * depth *
+                padded(args.js, tile.j) * padded(args.m, tile.m) * padded(args.n, tile.n);
+  const bool in_part = args.js % tile.j != 0 || (choice.axis == Axis::m && args.m < tile.m) ||
+                       (choice.axis == Axis::n && (args.n < tile.n || args.b_row != 1));
+  if (in_part) work *= 2;
+  const double rate = facts.compute_units * facts.clock_hz * choice.width * 2;
+  constexpr double memory_rate = 1e10;
+  const double gpu = facts.is_cpu ? 1 : 8;  // neighbours in a GPU's work-group do not read neighbours
+  return 20e-6 + gpu * std::max(work / rate, problem.bytes() / memory_rate);
+}
+
+Choice choose(const Problem& problem, const DeviceFacts& facts, const PackedOrder* packed_as) {
+  const Problem rounded = with_rounded_batch(problem);
+  Choice best;
+  bool is_first = true;
+  for (Choice choice : choices_for(problem, facts)) {
+    if (packed_as != nullptr && packed_as->is_as_given() == choice.is_packed) continue;
+    choice.seconds = seconds_of(choice, rounded, facts);
+    if (is_first || choice.seconds < best.seconds) best = choice;
+    is_first = false;
+  }
+  return is_first ? Choice{.width = 0} : best;
+}
+
+PackedOrder order_of(const Problem& problem, const Choice& choice) {
+  if (problem.operation == Operation::gradient) return no_order;
+  return choice.is_packed ? packed_order(problem, "private") : given_order(problem);
+}
+
+std::shared_ptr<const Kernel> kernel_for(const Problem& problem, Device device, const Choice& choice) {
+  const DeviceFacts facts = facts_of(device);
+  const int group = facts.is_cpu ? 1 : std::min(64, facts.work_group);
+  const Args args = args_of(problem, choice.is_packed);
+  const std::int64_t c_step = choice.axis == Axis::m ? args.c_m : choice.axis == Axis::n ? args.c_n : args.c_j;
+  const std::string options = message(
+      "{} -D AXIS={} -D WIDTH={} -D TILE_M={} -D TILE_N={} -D B_IS_UNIT={:d} -D C_IS_UNIT={:d} -D GROUP={}",
+      common_options(problem), static_cast<int>(choice.axis), choice.width, choice.tile_m, choice.tile_n,
+      args.b_row == 1, c_step == 1 && !is_complex(problem.dtype), group);
+  return kernel_of(device, Source::private_memory, "contract", options, group, problem.to_string());
+}
+
+Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
+  const DeviceFacts facts = facts_of(device);
+  if (std::string reason = dtype_refusal(problem, facts); !reason.empty()) return {.refusal = std::move(reason)};
+  const Choice choice = choose(problem, facts, packed_as);
+  const PackedOrder order = order_of(problem, choice);
+  if (choice.width == 0 || (packed_as != nullptr && *packed_as != order)) return {.refusal = other_order};
+  return {.refusal = {},
+          .seconds = seconds_of(choice, problem, facts),
+          .packing_seconds = choice.is_packed ? packing_seconds(problem, facts) : 0,
+          .make = [problem, device, choice, order]() -> std::unique_ptr<Executor> {
+            return std::make_unique<ContractionExecutor>(problem, device, order, kernel_for(problem, device, choice),
+                                                         Launch{.tile = choice.tile(), .is_of_item = true});
+          }};
+}
+
+}  // namespace
+
+Implementation private_implementation() {
+  return {.name = "private",
+          .backend = Backend::opencl,
+          .summary = "vectors in registers, operands straight from global memory; accepts everything",
+          .propose = propose};
+}
+
+}  // namespace kronsparse::opencl
