@@ -89,8 +89,11 @@ Device choose_device(const std::string& text, const std::string& implementation)
   const char* variable = std::getenv("KRONSPARSE_IMPL");
   const std::string forced = !implementation.empty() ? implementation : variable == nullptr ? "" : variable;
   const std::vector<DeviceInfo> present = devices();
-  Device best =
-      present.back().device;  // where a name that nobody has is unknown too, which its error will say
+  Device best;
+  for (const DeviceInfo& info : present) {
+    if (!info.is_cpu_again) best = info.device;  // the last is the best
+  }
+  // A name that nobody has is unknown there too, which its error will say.
   for (const DeviceInfo& info : present) {
     if (!forced.empty() && has_implementation(info.device.backend, forced)) best = info.device;
   }

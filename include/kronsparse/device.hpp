@@ -20,13 +20,15 @@ namespace kronsparse {
 
 enum class Backend : std::uint8_t { cpu, cuda, opencl };
 
-/// A device by backend and number: "cpu", "cuda:0", "opencl:1".
+/// A device by backend and number: "cpu", "cuda:0", "opencl:1". OpenCL's are numbered over all drivers of the
+/// machine, in the loader's order.
 struct KRONSPARSE_API Device {
   Backend backend = Backend::cpu;
   int index = 0;
 
   [[nodiscard]] std::string to_string() const;
-  /// Reads "cpu", "cuda", "cuda:1", ...; a missing number is 0.
+  /// Reads "cpu", "cuda", "cuda:1", ...; a missing number is 0. Instead of a number there may be a part of the
+  /// description of exactly one device that is there, as in "opencl:H200"; case does not matter.
   [[nodiscard]] static Device parse(std::string_view text);
   friend bool operator==(const Device&, const Device&) = default;
 };
@@ -36,6 +38,7 @@ struct DeviceInfo {
   Device device;
   std::string description;      ///< "2 threads, avx512, 48 KiB L1, 2 MiB L2"
   std::size_t cache_bytes = 0;  ///< of its largest cache: what fits may be found there by the next run
+  bool is_cpu_again = false;    ///< this machine's CPU through OpenCL: slower than Backend::cpu
 };
 
 /// Devices usable now, best last; the CPU is always there, first.

@@ -280,6 +280,17 @@ KRONSPARSE_API kronsparse_status kronsparse_timer_seconds(const kronsparse_timer
 /* NULL is allowed. */
 KRONSPARSE_API void kronsparse_timer_destroy(kronsparse_timer* timer);
 
+/* OpenCL's own objects beside ours: see kronsparse/opencl.hpp. Handles are passed as void*. */
+/* A device that works in a context of the caller's. */
+KRONSPARSE_API kronsparse_status kronsparse_opencl_device(void* context, void* device_id,
+                                                          kronsparse_device* device);
+/* The cl_context, cl_device_id and cl_command_queue (for a NULL stream) of a device; any of them may be NULL. */
+KRONSPARSE_API kronsparse_status kronsparse_opencl_handles(const char* device, void** context,
+                                                           void** device_id, void** queue);
+/* An address that stands for a cl_mem, and its end. */
+KRONSPARSE_API kronsparse_status kronsparse_opencl_address(const char* device, void* buffer, void** address);
+KRONSPARSE_API kronsparse_status kronsparse_opencl_forget(const char* device, void* address);
+
 /* Plans on the CPU, runs and forgets. The workspace is its own. */
 KRONSPARSE_API kronsparse_status kronsparse_multiply(const kronsparse_problem* problem,
                                                      const void* const* values,

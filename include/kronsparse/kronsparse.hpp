@@ -7,6 +7,7 @@
 #include "kronsparse/dtype.hpp"
 #include "kronsparse/error.hpp"
 #include "kronsparse/multiply.hpp"
+#include "kronsparse/opencl.hpp"
 #include "kronsparse/pattern.hpp"
 #include "kronsparse/plan.hpp"
 #include "kronsparse/problem.hpp"

@@ -17,6 +17,7 @@
 #include "kronsparse/buffer.hpp"
 #include "kronsparse/error.hpp"
 #include "kronsparse/kronsparse.h"
+#include "kronsparse/opencl.hpp"
 #include "kronsparse/plan.hpp"
 #include "kronsparse/version.hpp"
 
@@ -194,6 +195,12 @@ void copy_text(char (&to)[N], std::string_view text) {
   to[length] = '\0';
 }
 
+void copy_device(const DeviceInfo& info, kronsparse_device& c) {
+  copy_text(c.name, info.device.to_string());
+  copy_text(c.description, info.description);
+  c.cache_bytes = info.cache_bytes;
+}
+
 /// Writes items of a list to an array of `capacity`, each with `write(item, place)`, and their number.
 template <class List, class Item, class Write>
 void copy_list(const List& list, Item* items, size_t capacity, size_t* count, const char* argument,
@@ -265,14 +272,38 @@ kronsparse_status kronsparse_predict(const kronsparse_problem* problem, const ch
 }
 
 kronsparse_status kronsparse_devices(kronsparse_device* devices, size_t capacity, size_t* count) {
+  return guarded([&] { copy_list(kronsparse::devices(), devices, capacity, count, "devices", copy_device); });
+}
+
+kronsparse_status kronsparse_opencl_device(void* context, void* device_id, kronsparse_device* device) {
   return guarded([&] {
-    copy_list(kronsparse::devices(), devices, capacity, count, "devices",
-              [](const DeviceInfo& info, kronsparse_device& c) {
-                copy_text(c.name, info.device.to_string());
-                copy_text(c.description, info.description);
-                c.cache_bytes = info.cache_bytes;
-              });
+    check_not_null("device", device);
+    const Device made = kronsparse::opencl_device(context, device_id);
+    for (const DeviceInfo& info : kronsparse::devices())
+      if (info.device == made) return copy_device(info, *device);
+    throw Error(ErrorCode::device, "context: " + why_unusable(made));
   });
+}
+
+kronsparse_status kronsparse_opencl_handles(const char* device, void** context, void** device_id,
+                                            void** queue) {
+  return guarded([&] {
+    const kronsparse::OpenclHandles handles = kronsparse::opencl_handles(device_of(device));
+    if (context != nullptr) *context = handles.context;
+    if (device_id != nullptr) *device_id = handles.device_id;
+    if (queue != nullptr) *queue = handles.queue;
+  });
+}
+
+kronsparse_status kronsparse_opencl_address(const char* device, void* buffer, void** address) {
+  return guarded([&] {
+    check_not_null("address", static_cast<void*>(address));
+    *address = kronsparse::opencl_address(device_of(device), buffer);
+  });
+}
+
+kronsparse_status kronsparse_opencl_forget(const char* device, void* address) {
+  return guarded([&] { kronsparse::opencl_forget(device_of(device), address); });
 }
 
 kronsparse_status kronsparse_why_unusable(const char* device, char* text, size_t size) {

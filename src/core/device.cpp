@@ -1,6 +1,7 @@
 #include "kronsparse/device.hpp"
 
 #include <limits>
+#include <optional>
 
 #include "core/implementation.hpp"
 #include "core/message.hpp"
@@ -9,6 +10,31 @@
 #include "kronsparse/error.hpp"
 
 namespace kronsparse {
+namespace {
+
+bool has_digits_alone(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& letter : out)
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  return out;
+}
+
+/// The one device of a backend whose description has the words; nothing where there is none or more.
+std::optional<Device> device_described(Backend backend, std::string_view words) {
+  std::optional<Device> found;
+  for (const DeviceInfo& info : devices()) {
+    if (info.device.backend != backend || lower(info.description).find(lower(words)) == std::string::npos) continue;
+    if (found) return std::nullopt;
+    found = info.device;
+  }
+  return found;
+}
+
+}  // namespace
 
 std::string_view name(Backend backend) { return enum_name(backend, backend_names, "backend"); }
 
@@ -22,6 +48,9 @@ Device Device::parse(std::string_view text) {
   const std::string_view backend_name = text.substr(0, colon);
   for (std::size_t number = 0; number < backend_names.size(); ++number) {
     if (backend_names[number] != backend_name) continue;
+    if (colon != std::string_view::npos && !has_digits_alone(text.substr(colon + 1)))
+      if (const auto described = device_described(static_cast<Backend>(number), text.substr(colon + 1)))
+        return *described;
     const std::int64_t index =
         colon == std::string_view::npos ? 0 : parse_number(text.substr(colon + 1), "device", text);
     if (index > std::numeric_limits<int>::max())

@@ -31,7 +31,7 @@ std::vector<DeviceInfo> usable_devices() {
   std::ranges::stable_partition(all, &DeviceFacts::is_cpu);
   std::vector<DeviceInfo> usable;
   for (const DeviceFacts& facts : all)
-    usable.push_back({Device{Backend::opencl, facts.index}, to_string(facts), facts.cache_bytes});
+    usable.push_back({Device{Backend::opencl, facts.index}, to_string(facts), facts.cache_bytes, facts.is_cpu});
   return usable;
 }
 
@@ -43,7 +43,7 @@ void pack_all(Device, std::span<const PackJob> jobs, Stream stream) {
 }  // namespace opencl
 
 const BackendEntry& opencl_backend() {
-  static const std::array implementations = {opencl::private_implementation()};
+  static const std::array implementations = {opencl::local_implementation(), opencl::private_implementation()};
   static const BackendEntry entry{.backend = Backend::opencl,
                                   .devices = opencl::usable_devices,
                                   .why_unusable = opencl::why_unusable,

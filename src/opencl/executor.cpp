@@ -9,30 +9,18 @@
 #include "opencl/runtime.hpp"
 
 namespace kronsparse::opencl {
-namespace {
-
-constexpr int pack_group = 64;
-
-std::shared_ptr<const Kernel> pack_kernel(const Problem& problem, Device device) {
-  const int group = std::min(pack_group, facts_of(device).work_group);
-  return kernel_of(device, Source::pack, "pack", message("{} -D GROUP={}", common_options(problem), group), group,
-                   problem.to_string());
-}
-
-}  // namespace
-
 std::string common_options(const Problem& problem) {
-  return message("-cl-std=CL1.2 -D DTYPE={}", name(problem.dtype));
+  return message("-cl-std=CL1.2 -w -D DTYPE={}", name(problem.dtype));
 }
 
 ContractionExecutor::ContractionExecutor(const Problem& problem, Device device, PackedOrder order,
-                                         std::shared_ptr<const Kernel> kernel, const Launch& launch)
+                                         std::shared_ptr<const Kernels> kernels, const Launch& launch)
     : problem_(problem),
       device_(device),
       order_(std::move(order)),
       args_(args_of(problem, !order_.is_as_given())),
       launch_(launch),
-      kernel_(std::move(kernel)) {
+      kernels_(std::move(kernels)) {
   const std::int64_t groups_of_j = tiles_of(args_.js, launch.tile.j);
   args_.n_tiles = tiles_of(args_.n, launch.tile.n);
   args_.m_tiles = tiles_of(args_.m, launch.tile.m);
@@ -40,8 +28,6 @@ ContractionExecutor::ContractionExecutor(const Problem& problem, Device device, 
   while (groups_of_j % args_.j_inner != 0) --args_.j_inner;
   args_.j_outer = groups_of_j / args_.j_inner;
   args_.tiles = i_count(problem) * groups_of_j * args_.n_tiles * args_.m_tiles;
-  if (!order_.is_as_given() && problem.operation != Operation::gradient)
-    pack_kernel_ = pack_kernel(problem, device);
 }
 
 void ContractionExecutor::pack(const void* values, void* packed, Stream stream) const {
@@ -49,7 +35,7 @@ void ContractionExecutor::pack(const void* values, void* packed, Stream stream) 
   const Placed from = place_of(device_, values, order_.bytes, "values");
   const Placed to = place_of(device_, packed, order_.bytes, "workspace");
   cl_command_queue queue = state_of(device_).queue(stream);
-  if (pack_kernel_ == nullptr) {
+  if (order_.is_as_given()) {
     check(api().enqueue_copy_buffer(queue, from.buffer, to.buffer, from.offset, to.offset, order_.bytes, 0,
                                     nullptr, nullptr),
           message("copying values of {}", problem_.to_string()));
@@ -57,13 +43,13 @@ void ContractionExecutor::pack(const void* values, void* packed, Stream stream) 
   }
   const Args given = args_of(problem_, false);
   const std::int64_t count = problem_.pattern().nnz();
-  const std::int64_t most = most_groups * pack_kernel_->group();
+  const Kernel& kernel = kernels_->pack;
+  const std::int64_t most = most_groups * kernel.group();
   for (std::int64_t first = 0; first < count; first += most)
-    pack_kernel_->enqueue(queue,
-                          static_cast<std::size_t>(tiles_of(std::min(most, count - first), pack_kernel_->group())),
-                          from.buffer, to.buffer, static_cast<std::int64_t>(from.offset / part),
-                          static_cast<std::int64_t>(to.offset / part), given.js, given.depth, given.n, given.b_i,
-                          given.b_depth, given.b_row, first, count);
+    kernel.enqueue(queue, static_cast<std::size_t>(tiles_of(std::min(most, count - first), kernel.group())),
+                   from.buffer, to.buffer, static_cast<std::int64_t>(from.offset / part),
+                   static_cast<std::int64_t>(to.offset / part), given.js, given.depth, given.n, given.b_i,
+                   given.b_depth, given.b_row, first, count);
 }
 
 void ContractionExecutor::run(const Operands& operands, const Weights& weights) const {
@@ -91,12 +77,12 @@ void ContractionExecutor::run(const Operands& operands, const Weights& weights) 
   args.b_at = parts(b);
   args.c_at = parts(y);
   args.bias_at = parts(bias);
-  const std::int64_t items = launch_.is_of_item ? kernel_->group() : 1;
+  const Kernel& kernel = kernels_->contract;
+  const std::int64_t items = launch_.is_of_item ? kernel.group() : 1;
   const std::int64_t most = most_groups * items;
   for (; args.first_tile < args.tiles; args.first_tile += most)
-    kernel_->enqueue(queue,
-                     static_cast<std::size_t>(tiles_of(std::min(most, args.tiles - args.first_tile), items)),
-                     a.buffer, b.buffer, y.buffer, bias.buffer, args);
+    kernel.enqueue(queue, static_cast<std::size_t>(tiles_of(std::min(most, args.tiles - args.first_tile), items)),
+                   a.buffer, b.buffer, y.buffer, bias.buffer, args);
 }
 
 }  // namespace kronsparse::opencl

@@ -19,7 +19,7 @@ struct Launch {
 class ContractionExecutor final : public Executor {
  public:
   ContractionExecutor(const Problem& problem, Device device, PackedOrder order,
-                      std::shared_ptr<const Kernel> kernel, const Launch& launch);
+                      std::shared_ptr<const Kernels> kernels, const Launch& launch);
 
   [[nodiscard]] const PackedOrder& order() const noexcept override { return order_; }
   void pack(const void* values, void* packed, Stream stream) const override;
@@ -31,8 +31,7 @@ class ContractionExecutor final : public Executor {
   PackedOrder order_;
   Args args_;  ///< but for places
   Launch launch_;
-  std::shared_ptr<const Kernel> kernel_;
-  std::shared_ptr<const Kernel> pack_kernel_;  ///< null where values are read as they are given
+  std::shared_ptr<const Kernels> kernels_;
 };
 
 /// Options that every kernel is built with.

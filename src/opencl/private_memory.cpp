@@ -85,16 +85,13 @@ PackedOrder order_of(const Problem& problem, const Choice& choice) {
   return choice.is_packed ? packed_order(problem, "private") : given_order(problem);
 }
 
-std::shared_ptr<const Kernel> kernel_for(const Problem& problem, Device device, const Choice& choice) {
+std::shared_ptr<const Kernels> kernels_for(const Problem& problem, Device device, const Choice& choice) {
   const DeviceFacts facts = facts_of(device);
   const int group = facts.is_cpu ? 1 : std::min(64, facts.work_group);
-  const Args args = args_of(problem, choice.is_packed);
-  const std::int64_t c_step = choice.axis == Axis::m ? args.c_m : choice.axis == Axis::n ? args.c_n : args.c_j;
-  const std::string options = message(
-      "{} -D AXIS={} -D WIDTH={} -D TILE_M={} -D TILE_N={} -D B_IS_UNIT={:d} -D C_IS_UNIT={:d} -D GROUP={}",
-      common_options(problem), static_cast<int>(choice.axis), choice.width, choice.tile_m, choice.tile_n,
-      args.b_row == 1, c_step == 1 && !is_complex(problem.dtype), group);
-  return kernel_of(device, Source::private_memory, "contract", options, group, problem.to_string());
+  const std::string options =
+      message("{} -D AXIS={} -D WIDTH={} -D TILE_M={} -D TILE_N={} -D GROUP={}", common_options(problem),
+              static_cast<int>(choice.axis), choice.width, choice.tile_m, choice.tile_n, group);
+  return kernels_of(device, Source::private_memory, options, group, problem.to_string());
 }
 
 Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
@@ -107,7 +104,7 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
           .seconds = seconds_of(choice, problem, facts),
           .packing_seconds = choice.is_packed ? packing_seconds(problem, facts) : 0,
           .make = [problem, device, choice, order]() -> std::unique_ptr<Executor> {
-            return std::make_unique<ContractionExecutor>(problem, device, order, kernel_for(problem, device, choice),
+            return std::make_unique<ContractionExecutor>(problem, device, order, kernels_for(problem, device, choice),
                                                          Launch{.tile = choice.tile(), .is_of_item = true});
           }};
 }

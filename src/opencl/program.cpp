@@ -31,10 +31,8 @@ class Program {
 };
 
 std::string source_text(Source source) {
-  const std::string_view body = source == Source::pack             ? sources::pack_cl
-                                : source == Source::private_memory ? sources::private_cl
-                                                                   : sources::local_cl;
-  return std::string(sources::element_cl) + std::string(body);
+  const std::string_view body = source == Source::private_memory ? sources::private_cl : sources::local_cl;
+  return std::string(sources::element_cl) + std::string(sources::pack_cl) + std::string(body);
 }
 
 std::string build_log(cl_program program, cl_device_id id) {
@@ -93,11 +91,11 @@ cl_program from_source(DeviceState& state, const std::string& source, const std:
   return program.release();
 }
 
-using Key = std::tuple<int, Source, std::string, std::string>;
+using Key = std::tuple<int, Source, std::string>;
 
 struct Programs {
   std::mutex mutex = {};
-  std::map<Key, std::shared_ptr<const Kernel>> kernels = {};
+  std::map<Key, std::shared_ptr<const Kernels>> kernels = {};
   ProgramCounts counts = {};
 };
 
@@ -106,36 +104,38 @@ Programs& programs() {
   return all;
 }
 
-std::shared_ptr<const Kernel> build(DeviceState& state, Source source, const std::string& name,
-                                    const std::string& options, int group, std::string_view purpose,
-                                    ProgramCounts& counts) {
+/// Null where the program lacks them.
+std::shared_ptr<const Kernels> kernels_in(const Program& program, int group) {
+  if (program.get() == nullptr) return nullptr;
+  cl_int status = CL_SUCCESS;
+  cl_kernel contract = api().create_kernel(program.get(), "contract", &status);
+  if (status != CL_SUCCESS) return nullptr;
+  cl_kernel pack = api().create_kernel(program.get(), "pack", &status);
+  if (status == CL_SUCCESS) return std::make_shared<const Kernels>(contract, pack, group);
+  static_cast<void>(api().release_kernel(contract));
+  return nullptr;
+}
+
+std::shared_ptr<const Kernels> build(DeviceState& state, Source source, const std::string& options, int group,
+                                     std::string_view purpose, ProgramCounts& counts) {
   const std::string text = source_text(source);
   const DeviceFacts& facts = state.facts();
   const std::string key =
       message("{}\n{}\n{}\n{}\n{}", facts.name, facts.platform, facts.version, options, text);
-  const auto make_kernel = [&](const Program& program) -> std::shared_ptr<const Kernel> {
-    cl_int status = CL_SUCCESS;
-    cl_kernel kernel = api().create_kernel(program.get(), name.c_str(), &status);
-    if (status != CL_SUCCESS) return nullptr;
-    return std::make_shared<const Kernel>(kernel, group);
-  };
   if (const auto kept = read_cached(key)) {
-    const Program program(from_binary(state, *kept, options));
-    if (program.get() != nullptr) {
-      if (auto kernel = make_kernel(program)) {
-        ++counts.read;
-        return kernel;
-      }
+    if (auto kernels = kernels_in(Program(from_binary(state, *kept, options)), group)) {
+      ++counts.read;
+      return kernels;
     }
   }
   const Program program(from_source(state, text, options, purpose));
   ++counts.compiled;
   const std::vector<unsigned char> binary = binary_of(program.get());
   if (!binary.empty()) write_cached(key, binary);
-  auto kernel = make_kernel(program);
-  if (kernel == nullptr)
-    throw Error(ErrorCode::device, message("opencl: {} has no kernel {} for {}", facts.name, name, purpose));
-  return kernel;
+  auto kernels = kernels_in(program, group);
+  if (kernels == nullptr)
+    throw Error(ErrorCode::device, message("opencl: {} lost the kernels of {}", facts.name, purpose));
+  return kernels;
 }
 
 }  // namespace
@@ -151,16 +151,16 @@ void Kernel::launch(cl_command_queue queue, std::size_t groups) const {
         "enqueuing a kernel");
 }
 
-std::shared_ptr<const Kernel> kernel_of(Device device, Source source, const std::string& name,
-                                        const std::string& options, int group, std::string_view purpose) {
+std::shared_ptr<const Kernels> kernels_of(Device device, Source source, const std::string& options, int group,
+                                          std::string_view purpose) {
   DeviceState& state = state_of(device);
   Programs& all = programs();
   const std::lock_guard one_at_a_time(all.mutex);
-  Key key{device.index, source, name, options};
+  Key key{device.index, source, options};
   if (const auto found = all.kernels.find(key); found != all.kernels.end()) return found->second;
-  auto kernel = build(state, source, name, options, group, purpose, all.counts);
-  all.kernels.emplace(std::move(key), kernel);
-  return kernel;
+  auto kernels = build(state, source, options, group, purpose, all.counts);
+  all.kernels.emplace(std::move(key), kernels);
+  return kernels;
 }
 
 ProgramCounts program_counts() {

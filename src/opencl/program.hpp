@@ -12,8 +12,8 @@
 
 namespace kronsparse::opencl {
 
-/// The sources in kernels/, each after element.cl.
-enum class Source { pack, private_memory, local_memory };
+/// The sources in kernels/, each after element.cl and pack.cl.
+enum class Source { private_memory, local_memory };
 
 /// A kernel that is ready to run. Shared by all plans of a device, and by threads.
 class Kernel {
@@ -43,11 +43,17 @@ class Kernel {
   int group_;
 };
 
-/// The function `name` of a source, compiled with these options for work-groups of `group`. Built at the first
-/// call, or read from the cache on disk. Error device where that fails, with the compiler's log and `purpose`.
-[[nodiscard]] std::shared_ptr<const Kernel> kernel_of(Device device, Source source, const std::string& name,
-                                                      const std::string& options, int group,
-                                                      std::string_view purpose);
+/// The kernels of one program: most of the time that one takes to compile is spent before its first line.
+struct Kernels {
+  Kernels(cl_kernel contract_kernel, cl_kernel pack_kernel, int group)
+      : contract(contract_kernel, group), pack(pack_kernel, group) {}
+  Kernel contract, pack;
+};
+
+/// A source compiled with these options for work-groups of `group`. Built at the first call, or read from the
+/// cache on disk. Error device where that fails, with the compiler's log and `purpose`.
+[[nodiscard]] std::shared_ptr<const Kernels> kernels_of(Device device, Source source, const std::string& options,
+                                                        int group, std::string_view purpose);
 
 /// For tests: how many programs this process compiled, and how many it read from disk.
 struct ProgramCounts {

@@ -1,12 +1,11 @@
 // Sums in private memory (registers), operands straight from global memory: for CPUs, whose caches need no
 // help, and wherever local memory is too small. A work-item computes TILE_M x TILE_N sums, each of them a
 // vector of WIDTH neighbours along AXIS:
-//   AXIS_M      samples of batch_last: A is read in vectors, B one by one
-//   AXIS_N      outputs, with packed values: B is read in vectors, A one by one
+//   AXIS_M      samples of batch_last, with packed values: A is read in vectors, B one by one
+//   AXIS_N      outputs: B is read in vectors, A one by one
 //   AXIS_J      neighbouring j: both are read in vectors
 //   AXIS_DEPTH  the direction of the sum, for gradients of batch_last: both are read in vectors, whose
 //               elements are added at the end
-// B_IS_UNIT says that neighbouring n of B are neighbours in memory, C_IS_UNIT the same of C along AXIS.
 #define AXIS_M 1
 #define AXIS_N 2
 #define AXIS_J 3
@@ -95,14 +94,14 @@ typedef struct {
   int m, n, lanes;
 } Extent;
 
-// Adds up one step of the depth, or STEP_DEPTH of them. A tile that is full has no clamped rows, and
-// addresses that the compiler knows more of.
+// Adds up one step of the depth, or STEP_DEPTH of them. Of a tile that is full all rows exist, and neighbours
+// along AXIS are neighbours in memory: the compiler then knows more of the addresses.
 INLINE void add_step(Vector sums[TILE_M][TILE_N], const global Element* a, const global Element* b, const Args* args,
                      const Extent extent, const bool is_full, const int depths) {
   AValue left[TILE_M];
   BValue right[TILE_N];
   const long a_row = AXIS == AXIS_M ? 1 : args->a_row;
-  const long b_row = B_IS_UNIT ? 1 : args->b_row;
+  const long b_row = AXIS == AXIS_M || (AXIS == AXIS_N && is_full) ? 1 : args->b_row;
   const int lanes = AXIS == AXIS_DEPTH ? depths : extent.lanes;
   const bool is_whole = AXIS == AXIS_DEPTH ? depths == WIDTH : is_full;
 #pragma unroll
@@ -120,8 +119,8 @@ INLINE void add_step(Vector sums[TILE_M][TILE_N], const global Element* a, const
     const int row = is_full ? s * STEP_N : AT_MOST(s * STEP_N, extent.n - 1);
     const global Element* const from = b + row * b_row * ELEMENT_PARTS;
 #if B_IS_VECTOR
-    const bool has_all = is_whole && (AXIS != AXIS_N || B_IS_UNIT);
-    right[s] = has_all ? load_all(from) : load_some(from, AXIS == AXIS_N ? b_row : 1, AXIS == AXIS_N ? extent.n - row : lanes);
+    right[s] = is_whole ? load_all(from)
+                        : load_some(from, AXIS == AXIS_N ? b_row : 1, AXIS == AXIS_N ? extent.n - row : lanes);
 #else
     right[s] = load(from, 0);
 #endif
@@ -159,7 +158,8 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void contract(const gl
   const Extent extent = {(int)AT_MOST(args->m - place.m, TILE_M * STEP_M),
                          (int)AT_MOST(args->n - place.n, TILE_N * STEP_N),
                          (int)AT_MOST(args->js - place.j, STEP_J)};
-  const bool is_full = extent.m == TILE_M * STEP_M && extent.n == TILE_N * STEP_N && extent.lanes == STEP_J;
+  const bool is_full = extent.m == TILE_M * STEP_M && extent.n == TILE_N * STEP_N && extent.lanes == STEP_J &&
+                       (AXIS != AXIS_N || args->b_row == 1);
 
   a += args->a_at + (place.i * args->a_i + place.j * args->a_j + place.m * args->a_row) * ELEMENT_PARTS;
   b += args->b_at + (place.i * args->b_i + place.j * args->b_j + place.n * args->b_row) * ELEMENT_PARTS;
@@ -175,8 +175,9 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void contract(const gl
 
   // Sums that are indexed at run time would not stay in registers, so this is unrolled; the way out with a bias
   // or an activation is too much code for that, and takes them from memory.
-#if C_IS_UNIT && AXIS != AXIS_DEPTH
-  if (is_full && !args->has_bias && !args->activation) {
+#if AXIS != AXIS_DEPTH && !IS_COMPLEX
+  const bool is_unit = AXIS == AXIS_J ? args->c_j == 1 : AXIS == AXIS_M ? args->c_m == 1 : args->c_n == 1;
+  if (is_full && is_unit && !args->has_bias && !args->activation) {
     c += args->c_at + place.i * args->c_i + place.j * args->c_j + place.m * args->c_m + place.n * args->c_n;
 #pragma unroll
     for (int r = 0; r < TILE_M; ++r)
