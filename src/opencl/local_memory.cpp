@@ -55,6 +55,8 @@ constexpr std::array configs = {
 std::size_t sum_bytes(DType dtype) { return std::max<std::size_t>(size_of(dtype), 4); }
 
 bool fits(const Config& config, const DeviceFacts& facts, DType dtype) {
+  // A CPU takes the work-items of a group in turn: their sums should fit its first cache.
+  if (facts.is_cpu && config.j * config.m * config.n > 1024) return false;
   return config.threads() <= facts.work_group && config.local_bytes(sum_bytes(dtype)) <= facts.local_bytes;
 }
 
