@@ -84,11 +84,47 @@ Pattern pattern_of(const Any& values) {
   return {size(0), size(1), size(2), size(3)};
 }
 
+/// Arrays of the host in the memory of a device: the same addresses on the CPU, else copies that live as long.
+class Mirror {
+ public:
+  explicit Mirror(Device device) : device_(device) {}
+
+  ConstVector operator()(ConstVector host) {
+    host.data = copied(host.data, bytes(host.size, host.dtype));
+    return host;
+  }
+  template <class AsMatrix>
+  AsMatrix operator()(AsMatrix host) {
+    const std::int64_t extent = host.rows == 0 ? 0 : (host.rows - 1) * host.stride + host.cols;
+    host.data = copied(host.data, bytes(extent, host.dtype));
+    return host;
+  }
+  /// The last that was copied, back to where it came from.
+  void copy_back(void* to) const {
+    if (!buffers_.empty()) buffers_.back().copy_to_host(to, buffers_.back().bytes());
+  }
+
+ private:
+  static std::size_t bytes(std::int64_t elements, DType dtype) {
+    return static_cast<std::size_t>(elements) * size_of(dtype);
+  }
+  void* copied(const void* host, std::size_t bytes) {
+    if (device_.backend == Backend::cpu) return const_cast<void*>(host);
+    Buffer& made = buffers_.emplace_back(bytes, device_);
+    made.copy_from_host(host, bytes);
+    return made.data();
+  }
+
+  Device device_;
+  std::vector<Buffer> buffers_;
+};
+
 /// `values` has an array for each factor, left factor first.
 void multiply_into(const Array& y, const ConstArray& x, const std::vector<ConstArray>& values,
                    const std::optional<ConstArray>& bias, const std::string& activation,
-                   const std::string& layout, const std::string& operation) {
+                   const std::string& layout, const std::string& operation, const std::string& device) {
   MultiplyOptions options;
+  options.device = Device::parse(device);
   options.layout = parse_layout(layout);
   options.operation = parse_operation(operation);
   options.activation = parse_activation(activation);
@@ -103,11 +139,16 @@ void multiply_into(const Array& y, const ConstArray& x, const std::vector<ConstA
   const auto input = matrix<ConstMatrix>("x", x);
   const auto output = matrix<Matrix>("y", y);
   const nb::gil_scoped_release released;
-  multiply(chain, vectors, input, output, options);
+  Mirror mirror(options.device);
+  for (ConstVector& one : vectors) one = mirror(one);
+  if (options.bias) options.bias = mirror(*options.bias);
+  const ConstMatrix input_there = mirror(input);
+  multiply(chain, vectors, input_there, mirror(output), options);
+  mirror.copy_back(output.data);
 }
 
 void gradient_into(const Array& grad_values, const ConstArray& x, const ConstArray& g,
-                   const std::string& layout) {
+                   const std::string& layout, const std::string& device) {
   const Pattern pattern = pattern_of(grad_values);
   const ConstVector checked = vector("grad_values", grad_values);
   const Matrix output(grad_values.data(), checked.dtype, pattern.a * pattern.b, pattern.c * pattern.d);
@@ -115,8 +156,13 @@ void gradient_into(const Array& grad_values, const ConstArray& x, const ConstArr
   const auto given = matrix<ConstMatrix>("g", g);
   GradientOptions options;
   options.layout = parse_layout(layout);
+  options.device = Device::parse(device);
   const nb::gil_scoped_release released;
-  gradient(pattern, input, given, output, options);
+  Mirror mirror(options.device);
+  const ConstMatrix input_there = mirror(input);
+  const ConstMatrix given_there = mirror(given);
+  gradient(pattern, input_there, given_there, mirror(output), options);
+  mirror.copy_back(output.data);
 }
 
 std::vector<std::pair<std::string, std::string>> list_devices() {
@@ -173,8 +219,8 @@ NB_MODULE(_native, module) {
 
   module.attr("__version__") = KRONSPARSE_VERSION;
   module.def("multiply_into", &multiply_into, "y"_a, "x"_a, "values"_a, "bias"_a, "activation"_a, "layout"_a,
-             "operation"_a);
-  module.def("gradient_into", &gradient_into, "grad_values"_a, "x"_a, "g"_a, "layout"_a);
+             "operation"_a, "device"_a = "cpu");
+  module.def("gradient_into", &gradient_into, "grad_values"_a, "x"_a, "g"_a, "layout"_a, "device"_a = "cpu");
   module.def("devices", &list_devices);
   module.def(
       "why_unusable",

@@ -42,6 +42,9 @@ def _findings() -> Iterator[Finding]:
     why = _native.why_unusable("cuda:0")
     if why:
         yield Finding("cuda", False, why, _cuda_remedy(why))
+    why = _native.why_unusable("opencl:0")
+    if why:
+        yield Finding("opencl", False, why, _opencl_remedy(why))
     yield from _torch_findings()
 
 
@@ -51,6 +54,12 @@ def _cuda_remedy(why: str) -> str:
     if "build" in why:
         return "build where nvcc is found (put it into PATH), then install again"
     return "build for this GPU: -DKRONSPARSE_CUDA_ARCHITECTURES=native"
+
+
+def _opencl_remedy(why: str) -> str:
+    if "build" in why:
+        return "build where OpenCL's headers are found (opencl-headers), then install again"
+    return "only for devices that need OpenCL; everything else works without"
 
 
 def _torch_findings() -> Iterator[Finding]:

@@ -26,12 +26,14 @@ def multiply(
     activation: str | None = None,
     layout: str = "batch_first",
     operation: str = "multiply",
+    device: str = "cpu",
 ) -> Array:
     """activation(K x + bias), or K^T x ("transposed"), or K^H x ("adjoint"), for values (a, b, c, d).
 
     A list of such arrays stands for the product of their matrices, left factor first, in one call.
     x is (..., features) in batch_first and (features, ...) in batch_last, and has the dtype of the values.
     Rows may lie apart; what no stride describes, or is of another byte order or alignment, is copied.
+    On another device than "cpu" ("opencl:0", "cuda:0") the arrays are copied there, and the result back.
 
     >>> multiply(np.ones((5, 40)), np.ones((2, 3, 4, 5))).shape
     (5, 30)
@@ -53,14 +55,19 @@ def multiply(
     rows = int(np.prod(batch, dtype=np.int64))
     y = np.empty((rows, features) if layout == "batch_first" else (features, rows), x.dtype)
     dense_bias = None if bias is None else np.ascontiguousarray(_array("bias", bias))
-    _native.multiply_into(y, _matrix(x, layout), factors, dense_bias, activation or "none", layout, operation)
+    options = (activation or "none", layout, operation, device)
+    _native.multiply_into(y, _matrix(x, layout), factors, dense_bias, *options)
     return y.reshape((*batch, features) if layout == "batch_first" else (features, *batch))
 
 
 def gradient(
-    x: ArrayLike, g: ArrayLike, pattern: Iterable[SupportsIndex], layout: str = "batch_first"
+    x: ArrayLike,
+    g: ArrayLike,
+    pattern: Iterable[SupportsIndex],
+    layout: str = "batch_first",
+    device: str = "cpu",
 ) -> Array:
-    """The gradient with respect to values (a, b, c, d), g being that with respect to K x.
+    """The gradient with respect to values (a, b, c, d), g being that with respect to K x; devices as above.
 
     >>> gradient(np.ones((5, 40)), np.ones((5, 30)), (2, 3, 4, 5))[0, 0, 0, 0]
     np.float64(5.0)
@@ -68,7 +75,7 @@ def gradient(
     check_option("layout", layout, LAYOUTS)
     x, g = _array("x", x), _array("g", g)
     grad_values = np.empty(Pattern.of(pattern), x.dtype)
-    _native.gradient_into(grad_values, _matrix(x, layout), _matrix(g, layout), layout)
+    _native.gradient_into(grad_values, _matrix(x, layout), _matrix(g, layout), layout, device)
     return grad_values
 
 
@@ -115,7 +122,7 @@ class KSOperator:
 
     It has what SciPy's LinearOperator has: `scipy.sparse.linalg.aslinearoperator(op)` takes it. Products have
     the dtype that NumPy's would have; that of two operators is an operator. Factors of integers or booleans
-    become float64: there are no kernels for them.
+    become float64: there are no kernels for them. Products are computed on `device`, "cpu" or as "opencl:0".
 
     >>> op = KSOperator([np.ones((1, 3, 2, 2)), np.ones((2, 2, 4, 1))])
     >>> op.shape
@@ -132,7 +139,8 @@ class KSOperator:
 
     __array_ufunc__ = None  # has NumPy leave array @ operator to us
 
-    def __init__(self, factors: Sequence[Array]) -> None:
+    def __init__(self, factors: Sequence[Array], device: str = "cpu") -> None:
+        self.device = device
         self.factors = [np.ascontiguousarray(values) for values in factors]
         self.chain: Chain = checked(Pattern.of(values.shape) for values in self.factors)
         self.shape = (self.chain[0].rows, self.chain[-1].cols)
@@ -177,7 +185,7 @@ class KSOperator:
     def __matmul__(self, x: ArrayLike | KSOperator) -> Array | KSOperator:
         """W x, for x (in_features, ...), or the operator W X."""
         if isinstance(x, KSOperator):
-            return KSOperator([*self.factors, *x.factors])
+            return KSOperator([*self.factors, *x.factors], self.device)
         return self._product(np.asarray(x))
 
     def __rmatmul__(self, x: ArrayLike) -> Array:
@@ -200,17 +208,19 @@ class KSOperator:
             return np.asarray(parts[0] + 1j * parts[1])
         dtype = np.result_type(self.dtype, x.dtype)
         factors = [values.astype(dtype, copy=False) for values in self.factors]
-        return multiply(x.astype(dtype, copy=False), factors, layout=layout, operation=operation)
+        given = x.astype(dtype, copy=False)
+        return multiply(given, factors, layout=layout, operation=operation, device=self.device)
 
     @property
     def T(self) -> KSOperator:  # noqa: N802 (NumPy's name)
         """The transposed operator."""
-        return KSOperator([values.transpose(0, 2, 1, 3) for values in reversed(self.factors)])
+        return KSOperator([values.transpose(0, 2, 1, 3) for values in reversed(self.factors)], self.device)
 
     @property
     def H(self) -> KSOperator:  # noqa: N802 (SciPy's name)
         """The adjoint operator."""
-        return KSOperator([values.conj().transpose(0, 2, 1, 3) for values in reversed(self.factors)])
+        factors = [values.conj().transpose(0, 2, 1, 3) for values in reversed(self.factors)]
+        return KSOperator(factors, self.device)
 
     def to_dense(self) -> Array:
         """The matrix.

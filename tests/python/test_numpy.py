@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kronsparse import KSOperator, gradient, multiply
+from kronsparse import KSOperator, _native, gradient, multiply
 
 DTYPES = [np.float16, np.float32, np.float64, np.complex64, np.complex128]
 
@@ -61,7 +61,7 @@ def test_a_list_of_values_is_their_product(dtype, layout):
 def test_the_operator_makes_one_call_for_a_chain(monkeypatch):
     calls = []
     original = kronsparse.operators._native.multiply_into
-    counted = lambda *arguments: (calls.append(arguments[-1]), original(*arguments))  # noqa: E731
+    counted = lambda *arguments: (calls.append(arguments[6]), original(*arguments))  # noqa: E731
     monkeypatch.setattr(kronsparse.operators._native, "multiply_into", counted)
     op = KSOperator([integers((1, 3, 2, 4)), integers((2, 4, 3, 1))])
     x, z = integers((6, 2)), integers((12, 2))
@@ -252,3 +252,46 @@ def test_wrong_calls_name_the_argument(message, call):
 
 def test_version():
     assert kronsparse.__version__.count(".") == 2
+
+
+def opencl_device():
+    why = _native.why_unusable("opencl:0")
+    if why:
+        pytest.skip(f"needs an OpenCL device: {why}")
+    return "opencl:0"
+
+
+@pytest.mark.parametrize("layout", ["batch_first", "batch_last"])
+def test_products_on_an_opencl_device(layout):
+    device = opencl_device()
+    factors = [integers((1, 3, 2, 4)), integers((2, 4, 3, 1))]
+    x = integers((5, 6) if layout == "batch_first" else (6, 5))
+    bias = integers((12,))
+    on_cpu = multiply(x, factors, bias, "relu", layout)
+    assert np.array_equal(multiply(x, factors, bias, "relu", layout, device=device), on_cpu)
+    wide = integers((9, 8) if layout == "batch_first" else (6, 9))
+    part = wide[:, :6] if layout == "batch_first" else wide[:, 1:7]
+    assert np.array_equal(
+        multiply(part, factors, layout=layout, device=device), multiply(part, factors, layout=layout)
+    )
+
+
+def test_operators_and_gradients_on_an_opencl_device():
+    device = opencl_device()
+    factors = [integers((1, 3, 2, 4)), integers((2, 4, 3, 1))]
+    here, there = KSOperator(factors), KSOperator(factors, device)
+    x = integers((6, 2))
+    assert np.array_equal(there @ x, here @ x)
+    assert np.array_equal(there.T @ (there @ x), here.T @ (here @ x))
+    assert there.H.device == device
+    g = integers((2, 12))
+    pattern = (1, 3, 2, 4)
+    inputs = integers((2, 8))
+    assert np.array_equal(gradient(inputs, g, pattern, device=device), gradient(inputs, g, pattern))
+
+
+def test_devices_that_are_not_there():
+    with pytest.raises(RuntimeError, match="device: opencl:99 cannot be used"):
+        multiply(integers((5, 6)), integers((1, 3, 6, 1)), device="opencl:99")
+    with pytest.raises(ValueError, match="device: 'tpu' is none of cpu, cuda, opencl"):
+        multiply(integers((5, 6)), integers((1, 3, 6, 1)), device="tpu")
