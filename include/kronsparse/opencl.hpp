@@ -3,7 +3,8 @@
 // An OpenCL buffer has no address, and this library computes with addresses. So each buffer has a range of
 // addresses that stand for its bytes: Buffer::data() of an OpenCL device is the first of them, and
 // opencl_address() gives them to a cl_mem of the caller's. Offsets are added to them as to any address; whatever
-// is read and written must lie in one buffer. They cannot be dereferenced.
+// is read and written must lie in one buffer. They cannot be dereferenced. Two addresses of one cl_mem, or of
+// buffers that share memory, are not known to overlap.
 //
 // Streams are cl_command_queues, in order. Queues and buffers must be of the device's context: take ours from
 // opencl_handles(), or bring your own with opencl_device(). Handles are passed as void*, so that this header
@@ -39,9 +40,8 @@ struct OpenclHandles {
 ///     }
 [[nodiscard]] KRONSPARSE_API Device opencl_device(void* context, void* device_id);
 
-/// An address that stands for the beginning of a cl_mem of the device's context, which is retained until
-/// opencl_forget(). Two addresses of one cl_mem, or of buffers that share memory, are not known to overlap.
-/// Error invalid_argument for a buffer of another context.
+/// An address that stands for the beginning of a cl_mem, which is retained until opencl_forget(). Error
+/// invalid_argument where it is of another context than the device's.
 [[nodiscard]] KRONSPARSE_API void* opencl_address(Device device, void* buffer);
 
 /// Gives an address of opencl_address() up, once no run needs it any more. Error bad_pointer where it is none.

@@ -12,8 +12,8 @@
 namespace kronsparse {
 namespace {
 
-bool has_digits_alone(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+bool begins_with_letter(std::string_view text) {
+  return !text.empty() && ((text[0] >= 'a' && text[0] <= 'z') || (text[0] >= 'A' && text[0] <= 'Z'));
 }
 
 std::string lower(std::string_view text) {
@@ -48,7 +48,7 @@ Device Device::parse(std::string_view text) {
   const std::string_view backend_name = text.substr(0, colon);
   for (std::size_t number = 0; number < backend_names.size(); ++number) {
     if (backend_names[number] != backend_name) continue;
-    if (colon != std::string_view::npos && !has_digits_alone(text.substr(colon + 1)))
+    if (colon != std::string_view::npos && begins_with_letter(text.substr(colon + 1)))
       if (const auto described = device_described(static_cast<Backend>(number), text.substr(colon + 1)))
         return *described;
     const std::int64_t index =
