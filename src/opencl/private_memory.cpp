@@ -22,12 +22,18 @@ struct Choice {
   int width = 1;  ///< of the vectors
   int tile_m = 4, tile_n = 4;
   bool is_packed = false;
+  int n_tiles = 1;  ///< that a work-item takes one after the other
   double seconds = 0;
 
   [[nodiscard]] Tile tile() const {
     return {.j = axis == Axis::j ? width : 1,
             .m = tile_m * (axis == Axis::m ? width : 1),
             .n = tile_n * (axis == Axis::n ? width : 1)};
+  }
+  [[nodiscard]] Tile tile_of_item() const {
+    Tile all = tile();
+    all.n *= n_tiles;
+    return all;
   }
 };
 
@@ -43,8 +49,10 @@ std::vector<Choice> choices_for(const Problem& problem, const DeviceFacts& facts
   const bool batch_first = problem.layout == Layout::batch_first;
   std::vector<Choice> all;
   if (batch_first || width == 1) all.push_back({.axis = Axis::j, .width = width});
+  if (batch_first && width > 1 && width <= 4)
+    all.push_back({.axis = Axis::j, .width = 4 * width, .tile_m = 3, .tile_n = 2});
   if (width == 1) return all;
-  if (!batch_first && !is_gradient) all.push_back({.axis = Axis::m, .width = width, .is_packed = true});
+  if (!batch_first && !is_gradient) all.push_back({.axis = Axis::m, .width = width, .is_packed = true, .n_tiles = 16});
   if (!batch_first && is_gradient) all.push_back({.axis = Axis::depth, .width = width});
   if (batch_first || !is_gradient) all.push_back({.axis = Axis::n, .width = width, .is_packed = !is_gradient});
   return all;
@@ -89,8 +97,8 @@ std::shared_ptr<const Kernels> kernels_for(const Problem& problem, Device device
   const DeviceFacts facts = facts_of(device);
   const int group = facts.is_cpu ? 1 : std::min(64, facts.work_group);
   const std::string options =
-      message("{} -D AXIS={} -D WIDTH={} -D TILE_M={} -D TILE_N={} -D GROUP={}", common_options(problem),
-              static_cast<int>(choice.axis), choice.width, choice.tile_m, choice.tile_n, group);
+      message("{} -D AXIS={} -D WIDTH={} -D TILE_M={} -D TILE_N={} -D N_TILES={} -D GROUP={}", common_options(problem),
+              static_cast<int>(choice.axis), choice.width, choice.tile_m, choice.tile_n, choice.n_tiles, group);
   return kernels_of(device, Source::private_memory, options, group, problem.to_string());
 }
 
@@ -105,7 +113,7 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
           .packing_seconds = choice.is_packed ? packing_seconds(problem, facts) : 0,
           .make = [problem, device, choice, order]() -> std::unique_ptr<Executor> {
             return std::make_unique<ContractionExecutor>(problem, device, order, kernels_for(problem, device, choice),
-                                                         Launch{.tile = choice.tile(), .is_of_item = true});
+                                                         Launch{.tile = choice.tile_of_item(), .is_of_item = true});
           }};
 }
 

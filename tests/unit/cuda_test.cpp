@@ -85,7 +85,6 @@ TEST(CudaArchitectures, NameBothSidesOfAMisfit) {
 }
 
 TEST(CudaBackend, IsInTheTable) {
-  ASSERT_EQ(backends().size(), 2U);
   EXPECT_EQ(backends().back().backend, Backend::cuda);
   std::set<std::string_view> names;
   for (const Implementation& implementation : cuda_backend().implementations) {

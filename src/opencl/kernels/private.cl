@@ -94,24 +94,48 @@ typedef struct {
   int m, n, lanes;
 } Extent;
 
-// Adds up one step of the depth, or STEP_DEPTH of them. Of a tile that is full all rows exist, and neighbours
-// along AXIS are neighbours in memory: the compiler then knows more of the addresses.
-INLINE void add_step(Vector sums[TILE_M][TILE_N], const global Element* a, const global Element* b, const Args* args,
-                     const Extent extent, const bool is_full, const int depths) {
+// Samples of batch_last lie far apart, often at the same place of a cache's every set. A work-item brings those of
+// its tile together first, PANEL steps of the sum at a time, and takes all its outputs from there.
+#if AXIS == AXIS_M
+#define PANEL 1024
+INLINE void fill_panel(Vector panel[PANEL][TILE_M], const global Element* a, const Args* args, const Extent extent,
+                       const int steps) {
+  for (int step = 0; step < steps; ++step) {
+    const global Element* const from = a + step * args->a_depth * ELEMENT_PARTS;
+    if (extent.m == TILE_M * STEP_M) {
+#pragma unroll
+      for (int r = 0; r < TILE_M; ++r) panel[step][r] = load_all(from + r * STEP_M * ELEMENT_PARTS);
+    } else {
+      for (int r = 0; r < TILE_M; ++r)
+        panel[step][r] = load_some(from + r * STEP_M * ELEMENT_PARTS, 1, extent.m - r * STEP_M);
+    }
+  }
+}
+#endif
+
+// Adds up one step of the depth, or STEP_DEPTH of them. `from_panel` has the left side where there is a panel. Of a
+// tile that is full all rows exist, and neighbours along AXIS are neighbours in memory: the compiler then knows
+// more of the addresses.
+INLINE void add_step(Vector sums[TILE_M][TILE_N], const global Element* a, const Vector* from_panel,
+                     const global Element* b, const Args* args, const Extent extent, const bool is_full,
+                     const int depths) {
   AValue left[TILE_M];
   BValue right[TILE_N];
-  const long a_row = AXIS == AXIS_M ? 1 : args->a_row;
   const long b_row = AXIS == AXIS_M || (AXIS == AXIS_N && is_full) ? 1 : args->b_row;
   const int lanes = AXIS == AXIS_DEPTH ? depths : extent.lanes;
   const bool is_whole = AXIS == AXIS_DEPTH ? depths == WIDTH : is_full;
 #pragma unroll
   for (int r = 0; r < TILE_M; ++r) {
-    const int row = is_full ? r * STEP_M : AT_MOST(r * STEP_M, extent.m - 1);
-    const global Element* const from = a + row * a_row * ELEMENT_PARTS;
+#if AXIS == AXIS_M
+    left[r] = from_panel[r];
+#else
+    const int row = is_full ? r : AT_MOST(r, extent.m - 1);
+    const global Element* const from = a + row * args->a_row * ELEMENT_PARTS;
 #if A_IS_VECTOR
-    left[r] = is_whole ? load_all(from) : load_some(from, 1, AXIS == AXIS_M ? extent.m - row : lanes);
+    left[r] = is_whole ? load_all(from) : load_some(from, 1, lanes);
 #else
     left[r] = load(from, 0);
+#endif
 #endif
   }
 #pragma unroll
@@ -134,47 +158,26 @@ INLINE void add_step(Vector sums[TILE_M][TILE_N], const global Element* a, const
     for (int s = 0; s < TILE_N; ++s) sums[r][s] = MULTIPLY_ADD(sums[r][s], left[r], right[s]);
 }
 
-INLINE void add_all(Vector sums[TILE_M][TILE_N], const global Element* a, const global Element* b, const Args* args,
-                    const Extent extent, const bool is_full) {
+INLINE void add_steps(Vector sums[TILE_M][TILE_N], const global Element* a, const Vector* panel,
+                      const global Element* b, const Args* args, const Extent extent, const bool is_full,
+                      const long depth) {
   const long a_step = (AXIS == AXIS_DEPTH ? WIDTH : args->a_depth) * ELEMENT_PARTS;
   const long b_step = (AXIS == AXIS_DEPTH ? WIDTH : args->b_depth) * ELEMENT_PARTS;
-  const long steps = args->depth / STEP_DEPTH;
+  const long steps = depth / STEP_DEPTH;
   for (long step = 0; step < steps; ++step) {
-    add_step(sums, a, b, args, extent, is_full, STEP_DEPTH);
+    add_step(sums, a, panel, b, args, extent, is_full, STEP_DEPTH);
     a += a_step;
     b += b_step;
+    panel += TILE_M;
   }
-  const int rest = (int)(args->depth - steps * STEP_DEPTH);
-  if (rest > 0) add_step(sums, a, b, args, extent, is_full, rest);
+  const int rest = (int)(depth - steps * STEP_DEPTH);
+  if (rest > 0) add_step(sums, a, panel, b, args, extent, is_full, rest);
 }
 
-kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void contract(const global Element* a,
-                                                                        const global Element* b, global Element* c,
-                                                                        const global Element* bias, Args given) {
-  const Args* const args = &given;
-  const long tile = args->first_tile + get_global_id(0);
-  if (tile >= args->tiles) return;
-  const Place place = place_of(args, tile, STEP_J, TILE_M * STEP_M, TILE_N * STEP_N);
-  const Extent extent = {(int)AT_MOST(args->m - place.m, TILE_M * STEP_M),
-                         (int)AT_MOST(args->n - place.n, TILE_N * STEP_N),
-                         (int)AT_MOST(args->js - place.j, STEP_J)};
-  const bool is_full = extent.m == TILE_M * STEP_M && extent.n == TILE_N * STEP_N && extent.lanes == STEP_J &&
-                       (AXIS != AXIS_N || args->b_row == 1);
-
-  a += args->a_at + (place.i * args->a_i + place.j * args->a_j + place.m * args->a_row) * ELEMENT_PARTS;
-  b += args->b_at + (place.i * args->b_i + place.j * args->b_j + place.n * args->b_row) * ELEMENT_PARTS;
-  Vector sums[TILE_M][TILE_N];
-#pragma unroll
-  for (int r = 0; r < TILE_M; ++r)
-#pragma unroll
-    for (int s = 0; s < TILE_N; ++s) sums[r][s] = (Vector)0;
-  if (is_full)
-    add_all(sums, a, b, args, extent, true);
-  else
-    add_all(sums, a, b, args, extent, false);
-
-  // Sums that are indexed at run time would not stay in registers, so this is unrolled; the way out with a bias
-  // or an activation is too much code for that, and takes them from memory.
+// Sums that are indexed at run time would not stay in registers, so this is unrolled; the way out with a bias or an
+// activation is too much code for that, and takes them from memory.
+INLINE void finish_tile(Vector sums[TILE_M][TILE_N], global Element* c, const global Element* bias, const Args* args,
+                        const Place place, const Extent extent, const bool is_full) {
 #if AXIS != AXIS_DEPTH && !IS_COMPLEX
   const bool is_unit = AXIS == AXIS_J ? args->c_j == 1 : AXIS == AXIS_M ? args->c_m == 1 : args->c_n == 1;
   if (is_full && is_unit && !args->has_bias && !args->activation) {
@@ -203,4 +206,50 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void contract(const gl
 #endif
         finish(c, bias, args, &place, place.j + j, place.m + m, place.n + n, sum);
       }
+}
+
+// A work-item takes N_TILES tiles along n, one after the other.
+kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void contract(const global Element* a,
+                                                                        const global Element* b, global Element* c,
+                                                                        const global Element* bias, Args given) {
+  const Args* const args = &given;
+  const long tile = args->first_tile + get_global_id(0);
+  if (tile >= args->tiles) return;
+  Place place = place_of(args, tile, STEP_J, TILE_M * STEP_M, N_TILES * TILE_N * STEP_N);
+  const long end = AT_MOST(args->n, place.n + N_TILES * TILE_N * STEP_N);
+  Extent extent = {(int)AT_MOST(args->m - place.m, TILE_M * STEP_M), 0, (int)AT_MOST(args->js - place.j, STEP_J)};
+  a += args->a_at + (place.i * args->a_i + place.j * args->a_j + place.m * args->a_row) * ELEMENT_PARTS;
+  b += args->b_at + (place.i * args->b_i + place.j * args->b_j) * ELEMENT_PARTS;
+#if AXIS == AXIS_M
+  Vector panel[PANEL][TILE_M];
+#endif
+  for (const long begin = place.n; place.n < end; place.n += TILE_N * STEP_N) {
+    extent.n = (int)AT_MOST(args->n - place.n, TILE_N * STEP_N);
+    const bool is_full = extent.m == TILE_M * STEP_M && extent.n == TILE_N * STEP_N && extent.lanes == STEP_J &&
+                         (AXIS != AXIS_N || args->b_row == 1);
+    const global Element* const b_tile = b + place.n * args->b_row * ELEMENT_PARTS;
+    Vector sums[TILE_M][TILE_N];
+#pragma unroll
+    for (int r = 0; r < TILE_M; ++r)
+#pragma unroll
+      for (int s = 0; s < TILE_N; ++s) sums[r][s] = (Vector)0;
+#if AXIS == AXIS_M
+    for (long first = 0; first < args->depth; first += PANEL) {
+      const int steps = (int)AT_MOST(args->depth - first, PANEL);
+      if (place.n == begin || args->depth > PANEL)
+        fill_panel(panel, a + first * args->a_depth * ELEMENT_PARTS, args, extent, steps);
+      const global Element* const from = b_tile + first * args->b_depth * ELEMENT_PARTS;
+      if (is_full)
+        add_steps(sums, a, panel[0], from, args, extent, true, steps);
+      else
+        add_steps(sums, a, panel[0], from, args, extent, false, steps);
+    }
+#else
+    if (is_full)
+      add_steps(sums, a, 0, b_tile, args, extent, true, args->depth);
+    else
+      add_steps(sums, a, 0, b_tile, args, extent, false, args->depth);
+#endif
+    finish_tile(sums, c, bias, args, place, extent, is_full);
+  }
 }
