@@ -18,9 +18,11 @@ Steps steps_of(Layout layout, const MatrixShape& shape) {
 
 }  // namespace
 
-Args args_of(const Problem& problem, bool packed) {
+Args args_of(const Problem& problem, std::int64_t panel) {
   const Pattern& pattern = problem.pattern();
-  const auto [a, b, c, d] = pattern;
+  const std::int64_t b = pattern.b;
+  const std::int64_t c = pattern.c;
+  const std::int64_t d = pattern.d;
   const Steps rows = steps_of(problem.layout, rows_matrix(problem));
   const Steps cols = steps_of(problem.layout, cols_matrix(problem));
   Args args;
@@ -38,6 +40,7 @@ Args args_of(const Problem& problem, bool packed) {
     args.b_i = c * d * cols.feature;
     args.b_j = cols.feature;
     args.b_row = d * cols.feature;
+    args.b_tile = args.b_row;
     args.b_depth = cols.sample;
     args.c_i = b * c * d;
     args.c_j = 1;
@@ -55,10 +58,18 @@ Args args_of(const Problem& problem, bool packed) {
   args.a_j = x.feature;
   args.a_row = x.sample;
   args.a_depth = d * x.feature;
-  args.b_i = b * c * d;
-  args.b_j = packed ? b * c : 1;
-  args.b_row = packed ? 1 : transposed ? d : c * d;
-  args.b_depth = packed ? args.n : transposed ? c * d : d;
+  if (panel == 0) {
+    args.b_i = b * c * d;
+    args.b_j = 1;
+    args.b_row = args.b_tile = transposed ? d : c * d;
+    args.b_depth = transposed ? c * d : d;
+  } else {
+    args.b_row = 1;
+    args.b_depth = panel;
+    args.b_tile = panel < args.n ? args.depth : 1;
+    args.b_j = tiles_of(args.n, panel) * panel * args.depth;
+    args.b_i = d * args.b_j;
+  }
   args.c_i = args.n * d * y.feature;
   args.c_j = y.feature;
   args.c_m = y.sample;
@@ -67,7 +78,6 @@ Args args_of(const Problem& problem, bool packed) {
   args.bias_n = d;
   args.has_bias = problem.bias;
   args.activation = static_cast<std::int64_t>(problem.activation);
-  static_cast<void>(a);
   return args;
 }
 
@@ -77,11 +87,11 @@ PackedOrder given_order(const Problem& problem) {
           .bytes = static_cast<std::size_t>(problem.pattern().nnz()) * size_of(problem.dtype)};
 }
 
-PackedOrder packed_order(const Problem& problem, std::string_view family) {
-  PackedOrder order = given_order(problem);
-  order.family = family;
-  order.numbers[0] = is_transposed(problem.operation);
-  return order;
+PackedOrder packed_order(const Problem& problem, std::string_view family, std::int64_t panel) {
+  const std::int64_t elements = problem.pattern().a * args_of(problem, panel).b_i;
+  return {.family = family,
+          .numbers = {is_transposed(problem.operation), panel},
+          .bytes = static_cast<std::size_t>(elements) * size_of(problem.dtype)};
 }
 
 Problem with_rounded_batch(const Problem& problem) {

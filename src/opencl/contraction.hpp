@@ -18,20 +18,24 @@ namespace kronsparse::opencl {
 struct Args {
   std::int64_t m = 0, n = 0, depth = 0, js = 0;
   std::int64_t a_at = 0, a_i = 0, a_j = 0, a_row = 0, a_depth = 0;
-  std::int64_t b_at = 0, b_i = 0, b_j = 0, b_row = 0, b_depth = 0;
+  std::int64_t b_at = 0, b_i = 0, b_j = 0, b_tile = 0, b_row = 0, b_depth = 0;
   std::int64_t c_at = 0, c_i = 0, c_j = 0, c_m = 0, c_n = 0;
   std::int64_t bias_at = 0, bias_i = 0, bias_n = 0;
   std::int64_t n_tiles = 1, j_inner = 1, m_tiles = 1, j_outer = 1;
   std::int64_t first_tile = 0, tiles = 0;
   std::int64_t has_bias = 0, activation = 0, conjugates_b = 0;
+  std::int64_t stores_vectors = 0;
 };
 
-/// Sizes and strides; tiles and places are still to come. With `packed`, B is in the order of packed_order().
-[[nodiscard]] Args args_of(const Problem& problem, bool packed);
+/// Sizes and strides; tiles and places are still to come. B is in the order of packed_order() with this panel, or
+/// as it is given where that is 0.
+[[nodiscard]] Args args_of(const Problem& problem, std::int64_t panel);
 
-/// Values (a, d, depth, n): a matrix for every i and j, whose rows hold all outputs. `family` is the name of the
-/// implementation that reads them.
-[[nodiscard]] PackedOrder packed_order(const Problem& problem, std::string_view family);
+/// Values (a, d, tile, depth, n in the tile): for every i and j, and every tile of `panel` outputs, a matrix whose
+/// rows hold those outputs. `family` is the name of the implementation that reads them.
+[[nodiscard]] PackedOrder packed_order(const Problem& problem, std::string_view family, std::int64_t panel);
+/// The panel of an order; 0 of values as they are given.
+[[nodiscard]] inline std::int64_t panel_of(const PackedOrder& order) { return order.numbers[1]; }
 /// Values as they are given.
 [[nodiscard]] PackedOrder given_order(const Problem& problem);
 

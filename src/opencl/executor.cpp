@@ -1,6 +1,7 @@
 #include "opencl/executor.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "core/geometry.hpp"
@@ -9,8 +10,23 @@
 #include "opencl/runtime.hpp"
 
 namespace kronsparse::opencl {
+namespace {
+
+/// Whether four neighbours of C, along whichever direction is contiguous, always begin at a multiple of four.
+bool stores_vectors(const Args& args) {
+  const bool along_m = args.c_m == 1;
+  if (!along_m && args.c_n != 1) return false;
+  const auto is_fourth = [](std::int64_t step) { return step % 4 == 0; };
+  return is_fourth(args.c_at) && is_fourth(args.c_i) && is_fourth(along_m ? args.c_n : args.c_m) &&
+         (args.js == 1 || is_fourth(args.c_j));
+}
+
+}  // namespace
+
 std::string common_options(const Problem& problem) {
-  return message("-cl-std=CL1.2 -w -D DTYPE={}", name(problem.dtype));
+  // The variable is for experiments with a driver's own options.
+  const char* const more = std::getenv("KRONSPARSE_OPENCL_OPTIONS");
+  return message("-cl-std=CL1.2 -w -D DTYPE={} {}", name(problem.dtype), more == nullptr ? "" : more);
 }
 
 ContractionExecutor::ContractionExecutor(const Problem& problem, Device device, PackedOrder order,
@@ -18,7 +34,7 @@ ContractionExecutor::ContractionExecutor(const Problem& problem, Device device, 
     : problem_(problem),
       device_(device),
       order_(std::move(order)),
-      args_(args_of(problem, !order_.is_as_given())),
+      args_(args_of(problem, panel_of(order_))),
       launch_(launch),
       kernels_(std::move(kernels)) {
   const std::int64_t groups_of_j = tiles_of(args_.js, launch.tile.j);
@@ -32,7 +48,7 @@ ContractionExecutor::ContractionExecutor(const Problem& problem, Device device, 
 
 void ContractionExecutor::pack(const void* values, void* packed, Stream stream) const {
   const std::size_t part = alignment_of(problem_.dtype);
-  const Placed from = place_of(device_, values, order_.bytes, "values");
+  const Placed from = place_of(device_, values, given_order(problem_).bytes, "values");
   const Placed to = place_of(device_, packed, order_.bytes, "workspace");
   cl_command_queue queue = state_of(device_).queue(stream);
   if (order_.is_as_given()) {
@@ -41,14 +57,15 @@ void ContractionExecutor::pack(const void* values, void* packed, Stream stream) 
           message("copying values of {}", problem_.to_string()));
     return;
   }
-  const Args given = args_of(problem_, false);
-  const std::int64_t count = problem_.pattern().nnz();
+  const Args given = args_of(problem_, 0);
+  const std::int64_t panel = panel_of(order_);
+  const std::int64_t count = i_count(problem_) * args_.b_i;
   const Kernel& kernel = kernels_->pack;
   const std::int64_t most = most_groups * kernel.group();
   for (std::int64_t first = 0; first < count; first += most)
     kernel.enqueue(queue, static_cast<std::size_t>(tiles_of(std::min(most, count - first), kernel.group())),
                    from.buffer, to.buffer, static_cast<std::int64_t>(from.offset / part),
-                   static_cast<std::int64_t>(to.offset / part), given.js, given.depth, given.n, given.b_i,
+                   static_cast<std::int64_t>(to.offset / part), given.js, given.depth, given.n, panel, given.b_i,
                    given.b_depth, given.b_row, first, count);
 }
 
@@ -77,6 +94,7 @@ void ContractionExecutor::run(const Operands& operands, const Weights& weights) 
   args.b_at = parts(b);
   args.c_at = parts(y);
   args.bias_at = parts(bias);
+  args.stores_vectors = stores_vectors(args);
   const Kernel& kernel = kernels_->contract;
   const std::int64_t items = launch_.is_of_item ? kernel.group() : 1;
   const std::int64_t most = most_groups * items;

@@ -66,7 +66,7 @@ bool is_too_large(const Config& config, DType dtype) {
 }
 
 double seconds_of(const Config& config, const Problem& problem, const DeviceFacts& facts) {
-  const Args args = args_of(problem, true);
+  const Args args = args_of(problem, 0);
   const double tiles = static_cast<double>(i_count(problem)) * static_cast<double>(tiles_of(args.js, config.j)) *
                        static_cast<double>(tiles_of(args.m, config.m)) *
                        static_cast<double>(tiles_of(args.n, config.n));
@@ -103,6 +103,9 @@ const Config* choose(const Problem& problem, const DeviceFacts& facts) {
   return best;
 }
 
+/// All outputs: tiles of all widths read the same.
+std::int64_t panel_for(const Problem& problem) { return args_of(problem, 0).n; }
+
 enum class Order : int { rows = 1, steps = 2, j_then_steps = 3, j_then_rows = 4 };  // as kernels/local.cl has them
 
 struct Orders {
@@ -131,11 +134,19 @@ bool has_short_offsets(const Args& args, const Config& config) {
          reach(args.b_row, config.n, args.b_depth, args.b_j) < most;
 }
 
+/// NVIDIA's compiler gives a work-item up to 255 registers, which leaves room for one large work-group on a
+/// multiprocessor; two hide each other's loads and stores.
+std::string register_limit(const DeviceFacts& facts, const Config& config) {
+  constexpr int registers = 65536;  // of a multiprocessor, on all of its GPUs that run OpenCL 1.2
+  if (facts.platform.find("NVIDIA") == std::string::npos || config.threads() < 192) return {};
+  return message(" -cl-nv-maxrregcount={}", std::min(registers / (2 * config.threads()) / 8 * 8, 248));
+}
+
 std::shared_ptr<const Kernels> kernels_for(const Problem& problem, Device device, const Config& config) {
   const bool is_gradient = problem.operation == Operation::gradient;
   const Orders orders = orders_of(problem, config);
   const bool stores_m_first = !is_gradient && problem.layout == Layout::batch_last;
-  const bool is_short = has_short_offsets(args_of(problem, !is_gradient), config);
+  const bool is_short = has_short_offsets(args_of(problem, is_gradient ? 0 : panel_for(problem)), config);
   const std::string options = message(
       "{} -D TILE_J={} -D TILE_M={} -D TILE_N={} -D THREAD_M={} -D THREAD_N={} -D CHUNK={} -D SIDE_M={} "
       "-D SIDE_N={} -D PASS={} -D A_ORDER={} -D B_ORDER={} -D STORES_M_FIRST={:d} -D OFFSET={} "
@@ -143,7 +154,8 @@ std::shared_ptr<const Kernels> kernels_for(const Problem& problem, Device device
       common_options(problem), config.j, config.m, config.n, config.thread_m, config.thread_n, config.chunk,
       config.side_m, config.side_n, config.pass(), static_cast<int>(orders.a), static_cast<int>(orders.b),
       stores_m_first, is_short ? "int" : "long", facts_of(device).is_cpu, config.threads());
-  return kernels_of(device, Source::local_memory, options, config.threads(), problem.to_string());
+  return kernels_of(device, Source::local_memory, options + register_limit(facts_of(device), config),
+                    config.threads(), problem.to_string());
 }
 
 Launch launch_of(const Problem& problem, const Config& config, const DeviceFacts& facts) {
@@ -167,7 +179,7 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
                                configs.back().local_bytes(sum_bytes(problem.dtype)), configs.back().threads(),
                                facts.name, facts.local_bytes, facts.work_group)};
   const PackedOrder order =
-      problem.operation == Operation::gradient ? no_order : packed_order(problem, "local");
+      problem.operation == Operation::gradient ? no_order : packed_order(problem, "local", panel_for(problem));
   if (packed_as != nullptr && *packed_as != order) return {.refusal = other_order};
   return {.refusal = {},
           .seconds = seconds_of(*config, problem, facts),

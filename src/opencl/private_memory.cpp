@@ -59,8 +59,8 @@ std::vector<Choice> choices_for(const Problem& problem, const DeviceFacts& facts
 }
 
 double seconds_of(const Choice& choice, const Problem& problem, const DeviceFacts& facts) {
-  const Args args = args_of(problem, choice.is_packed);
   const Tile tile = choice.tile();
+  const Args args = args_of(problem, choice.is_packed ? tile.n : 0);
   const double depth = choice.axis == Axis::depth ? padded(args.depth, choice.width) : static_cast<double>(args.depth);
   // Multiplications and additions with all that is padded; vectors in part, and those that are gathered, are
   // loaded one by one.
@@ -75,22 +75,22 @@ double seconds_of(const Choice& choice, const Problem& problem, const DeviceFact
   return 20e-6 + gpu * std::max(work / rate, problem.bytes() / memory_rate);
 }
 
+PackedOrder order_of(const Problem& problem, const Choice& choice) {
+  if (problem.operation == Operation::gradient) return no_order;
+  return choice.is_packed ? packed_order(problem, "private", choice.tile().n) : given_order(problem);
+}
+
 Choice choose(const Problem& problem, const DeviceFacts& facts, const PackedOrder* packed_as) {
   const Problem rounded = with_rounded_batch(problem);
   Choice best;
   bool is_first = true;
   for (Choice choice : choices_for(problem, facts)) {
-    if (packed_as != nullptr && packed_as->is_as_given() == choice.is_packed) continue;
+    if (packed_as != nullptr && *packed_as != order_of(problem, choice)) continue;
     choice.seconds = seconds_of(choice, rounded, facts);
     if (is_first || choice.seconds < best.seconds) best = choice;
     is_first = false;
   }
   return is_first ? Choice{.width = 0} : best;
-}
-
-PackedOrder order_of(const Problem& problem, const Choice& choice) {
-  if (problem.operation == Operation::gradient) return no_order;
-  return choice.is_packed ? packed_order(problem, "private") : given_order(problem);
 }
 
 std::shared_ptr<const Kernels> kernels_for(const Problem& problem, Device device, const Choice& choice) {
@@ -107,7 +107,7 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
   if (std::string reason = dtype_refusal(problem, facts); !reason.empty()) return {.refusal = std::move(reason)};
   const Choice choice = choose(problem, facts, packed_as);
   const PackedOrder order = order_of(problem, choice);
-  if (choice.width == 0 || (packed_as != nullptr && *packed_as != order)) return {.refusal = other_order};
+  if (choice.width == 0) return {.refusal = other_order};
   return {.refusal = {},
           .seconds = seconds_of(choice, problem, facts),
           .packing_seconds = choice.is_packed ? packing_seconds(problem, facts) : 0,

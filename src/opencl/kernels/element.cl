@@ -90,12 +90,13 @@ INLINE Sum conjugate(Sum value) {
 typedef struct {
   long m, n, depth, js;                  // sizes of one i
   long a_at, a_i, a_j, a_row, a_depth;   // where operands begin (in parts of elements), and their strides
-  long b_at, b_i, b_j, b_row, b_depth;
+  long b_at, b_i, b_j, b_tile, b_row, b_depth;  // b_tile: between neighbouring n, from tile to tile
   long c_at, c_i, c_j, c_m, c_n;
   long bias_at, bias_i, bias_n;
   long n_tiles, j_inner, m_tiles, j_outer;  // tiles, those that run side by side first
   long first_tile, tiles;
   long has_bias, activation, conjugates_b;
+  long stores_vectors;  // of four, aligned
 } Args;
 
 // A tile's place.

@@ -150,7 +150,7 @@ kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void contract(const 
   const int rows_n = (int)AT_MOST(args->n - place.n, TILE_N);
   const int js = (int)AT_MOST(args->js - place.j, TILE_J);
   a += args->a_at + (place.i * args->a_i + place.j * args->a_j + place.m * args->a_row) * ELEMENT_PARTS;
-  b += args->b_at + (place.i * args->b_i + place.j * args->b_j + place.n * args->b_row) * ELEMENT_PARTS;
+  b += args->b_at + (place.i * args->b_i + place.j * args->b_j + place.n * args->b_tile) * ELEMENT_PARTS;
   const Strides a_strides = {args->a_row, args->a_depth, args->a_j};
   const Strides b_strides = {args->b_row, args->b_depth, args->b_j};
   const bool conjugates_b = args->conjugates_b;
@@ -207,6 +207,33 @@ UNROLL
     }
     barrier(CLK_LOCAL_MEM_FENCE);
   }
+
+#if TILE_J == 1 && (KIND == DTYPE_f32 || KIND == DTYPE_f64)
+  // Whole tiles of numbers that need no activation leave as vectors, straight from registers.
+  if (args->stores_vectors && !args->activation && rows_m == TILE_M && rows_n == TILE_N) {
+    c += args->c_at + place.i * args->c_i + place.j * args->c_j + place.m * args->c_m + place.n * args->c_n;
+    bias += args->bias_at + place.i * args->bias_i + place.n * args->bias_n + place.j;
+UNROLL
+    for (int r = 0; r < THREAD_M; r += STORES_M_FIRST ? 4 : 1)
+UNROLL
+      for (int s = 0; s < THREAD_N; s += STORES_M_FIRST ? 1 : 4) {
+        const int m = r / 4 * (THREADS_M * 4) + thread_m * 4 + r % 4;
+        const int n = s / 4 * (THREADS_N * 4) + thread_n * 4 + s % 4;
+#if STORES_M_FIRST
+        JOIN(REAL, 4) four = {sums[r][s], sums[r + 1][s], sums[r + 2][s], sums[r + 3][s]};
+        if (args->has_bias) four += bias[n * args->bias_n];
+        *(global JOIN(REAL, 4)*)(c + m + n * args->c_n) = four;
+#else
+        JOIN(REAL, 4) four = {sums[r][s], sums[r][s + 1], sums[r][s + 2], sums[r][s + 3]};
+        if (args->has_bias)
+          four += (JOIN(REAL, 4))(bias[n * args->bias_n], bias[(n + 1) * args->bias_n], bias[(n + 2) * args->bias_n],
+                                  bias[(n + 3) * args->bias_n]);
+        *(global JOIN(REAL, 4)*)(c + m * args->c_m + n) = four;
+#endif
+      }
+    return;
+  }
+#endif
 
 UNROLL
   for (int pass = 0; pass < THREAD_M / PASS; ++pass) {

@@ -227,7 +227,7 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void contract(const gl
     extent.n = (int)AT_MOST(args->n - place.n, TILE_N * STEP_N);
     const bool is_full = extent.m == TILE_M * STEP_M && extent.n == TILE_N * STEP_N && extent.lanes == STEP_J &&
                          (AXIS != AXIS_N || args->b_row == 1);
-    const global Element* const b_tile = b + place.n * args->b_row * ELEMENT_PARTS;
+    const global Element* const b_tile = b + place.n * args->b_tile * ELEMENT_PARTS;
     Vector sums[TILE_M][TILE_N];
 #pragma unroll
     for (int r = 0; r < TILE_M; ++r)
