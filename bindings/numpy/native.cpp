@@ -84,7 +84,8 @@ Pattern pattern_of(const Any& values) {
   return {size(0), size(1), size(2), size(3)};
 }
 
-/// Arrays of the host in the memory of a device: the same addresses on the CPU, else copies that live as long.
+/// Arrays of the host in the memory of a device: the same addresses on the CPU, else copies that live as
+/// long.
 class Mirror {
  public:
   explicit Mirror(Device device) : device_(device) {}

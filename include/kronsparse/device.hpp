@@ -27,8 +27,9 @@ struct KRONSPARSE_API Device {
   int index = 0;
 
   [[nodiscard]] std::string to_string() const;
-  /// Reads "cpu", "cuda", "cuda:1", ...; a missing number is 0. Instead of a number there may be a part of the
-  /// description of exactly one device that is there, from a letter on, as in "opencl:h200"; case does not matter.
+  /// Reads "cpu", "cuda", "cuda:1", ...; a missing number is 0. Instead of a number there may be a part of
+  /// the description of exactly one device that is there, from a letter on, as in "opencl:h200"; case does
+  /// not matter.
   [[nodiscard]] static Device parse(std::string_view text);
   friend bool operator==(const Device&, const Device&) = default;
 };

@@ -284,7 +284,8 @@ KRONSPARSE_API void kronsparse_timer_destroy(kronsparse_timer* timer);
 /* A device that works in a context of the caller's. */
 KRONSPARSE_API kronsparse_status kronsparse_opencl_device(void* context, void* device_id,
                                                           kronsparse_device* device);
-/* The cl_context, cl_device_id and cl_command_queue (for a NULL stream) of a device; any of them may be NULL. */
+/* The cl_context, cl_device_id and cl_command_queue (for a NULL stream) of a device; any of them may be NULL.
+ */
 KRONSPARSE_API kronsparse_status kronsparse_opencl_handles(const char* device, void** context,
                                                            void** device_id, void** queue);
 /* An address that stands for a cl_mem, and its end. */

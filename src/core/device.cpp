@@ -27,7 +27,8 @@ std::string lower(std::string_view text) {
 std::optional<Device> device_described(Backend backend, std::string_view words) {
   std::optional<Device> found;
   for (const DeviceInfo& info : devices()) {
-    if (info.device.backend != backend || lower(info.description).find(lower(words)) == std::string::npos) continue;
+    if (info.device.backend != backend || lower(info.description).find(lower(words)) == std::string::npos)
+      continue;
     if (found) return std::nullopt;
     found = info.device;
   }

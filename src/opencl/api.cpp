@@ -77,7 +77,8 @@ const Loaded& loaded() {
     if (library == nullptr) {
       const char* const why = dlerror();
       found.problem = message(
-          "OpenCL's loader was not found ({}): install it (ocl-icd-libopencl1 on Debian and Ubuntu) and a driver "
+          "OpenCL's loader was not found ({}): install it (ocl-icd-libopencl1 on Debian and Ubuntu) and a "
+          "driver "
           "(pocl-opencl-icd for CPUs, the GPU vendor's own for GPUs)",
           why == nullptr ? name : why);
       return found;

@@ -1,5 +1,5 @@
-// OpenCL's functions, found in its loader (libOpenCL) when they are first asked for: the library is built with
-// OpenCL's headers alone, and runs on machines without OpenCL.
+// OpenCL's functions, found in its loader (libOpenCL) when they are first asked for: the library is built
+// with OpenCL's headers alone, and runs on machines without OpenCL.
 #pragma once
 
 #define CL_TARGET_OPENCL_VERSION 120

@@ -13,12 +13,14 @@ namespace opencl {
 std::string dtype_refusal(const Problem& problem, const DeviceFacts& facts) {
   const bool needs_f64 = problem.dtype == DType::f64 || problem.dtype == DType::complex128;
   if (!needs_f64 || facts.has_f64) return {};
-  return message("needs a device with f64 (cl_khr_fp64) for {}; {} has none", name(problem.dtype), facts.name);
+  return message("needs a device with f64 (cl_khr_fp64) for {}; {} has none", name(problem.dtype),
+                 facts.name);
 }
 
 double packing_seconds(const Problem& problem, const DeviceFacts& facts) {
   const double rate = facts.is_cpu ? 1e9 : 1e11;
-  return 10e-6 + 2.0 * static_cast<double>(problem.pattern().nnz()) * static_cast<double>(size_of(problem.dtype)) / rate;
+  return 10e-6 + 2.0 * static_cast<double>(problem.pattern().nnz()) *
+                     static_cast<double>(size_of(problem.dtype)) / rate;
 }
 
 namespace {
@@ -31,7 +33,8 @@ std::vector<DeviceInfo> usable_devices() {
   std::ranges::stable_partition(all, &DeviceFacts::is_cpu);
   std::vector<DeviceInfo> usable;
   for (const DeviceFacts& facts : all)
-    usable.push_back({Device{Backend::opencl, facts.index}, to_string(facts), facts.cache_bytes, facts.is_cpu});
+    usable.push_back(
+        {Device{Backend::opencl, facts.index}, to_string(facts), facts.cache_bytes, facts.is_cpu});
   return usable;
 }
 
@@ -43,7 +46,8 @@ void pack_all(Device, std::span<const PackJob> jobs, Stream stream) {
 }  // namespace opencl
 
 const BackendEntry& opencl_backend() {
-  static const std::array implementations = {opencl::local_implementation(), opencl::private_implementation()};
+  static const std::array implementations = {opencl::local_implementation(),
+                                             opencl::private_implementation()};
   static const BackendEntry entry{.backend = Backend::opencl,
                                   .devices = opencl::usable_devices,
                                   .why_unusable = opencl::why_unusable,

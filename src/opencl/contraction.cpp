@@ -96,8 +96,8 @@ PackedOrder packed_order(const Problem& problem, std::string_view family, std::i
 
 Problem with_rounded_batch(const Problem& problem) {
   Problem rounded = problem;
-  rounded.batch =
-      static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(problem.batch, 1))));
+  rounded.batch = static_cast<std::int64_t>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(problem.batch, 1))));
   rounded.cols_stride = rounded.rows_stride = 0;
   return rounded;
 }

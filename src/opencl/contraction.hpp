@@ -1,6 +1,6 @@
-// A problem as the kernels see it: for every i and j a product of two matrices, C[m,n] = sum over the depth of
-// A[m,depth] · B[n,depth], each with strides of its own. Multiply, its transposes and the gradient differ in
-// nothing else:
+// A problem as the kernels see it: for every i and j a product of two matrices, C[m,n] = sum over the depth
+// of A[m,depth] · B[n,depth], each with strides of its own. Multiply, its transposes and the gradient differ
+// in nothing else:
 //   multiply, transposed   A is x (m samples), B the values (n outputs), C is y
 //   gradient               A is g (m of its features), B is x (n of its features), C the gradient; the depth
 //                          is the batch
@@ -27,12 +27,12 @@ struct Args {
   std::int64_t stores_vectors = 0;
 };
 
-/// Sizes and strides; tiles and places are still to come. B is in the order of packed_order() with this panel, or
-/// as it is given where that is 0.
+/// Sizes and strides; tiles and places are still to come. B is in the order of packed_order() with this
+/// panel, or as it is given where that is 0.
 [[nodiscard]] Args args_of(const Problem& problem, std::int64_t panel);
 
-/// Values (a, d, tile, depth, n in the tile): for every i and j, and every tile of `panel` outputs, a matrix whose
-/// rows hold those outputs. `family` is the name of the implementation that reads them.
+/// Values (a, d, tile, depth, n in the tile): for every i and j, and every tile of `panel` outputs, a matrix
+/// whose rows hold those outputs. `family` is the name of the implementation that reads them.
 [[nodiscard]] PackedOrder packed_order(const Problem& problem, std::string_view family, std::int64_t panel);
 /// The panel of an order; 0 of values as they are given.
 [[nodiscard]] inline std::int64_t panel_of(const PackedOrder& order) { return order.numbers[1]; }

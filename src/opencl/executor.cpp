@@ -65,22 +65,24 @@ void ContractionExecutor::pack(const void* values, void* packed, Stream stream) 
   for (std::int64_t first = 0; first < count; first += most)
     kernel.enqueue(queue, static_cast<std::size_t>(tiles_of(std::min(most, count - first), kernel.group())),
                    from.buffer, to.buffer, static_cast<std::int64_t>(from.offset / part),
-                   static_cast<std::int64_t>(to.offset / part), given.js, given.depth, given.n, panel, given.b_i,
-                   given.b_depth, given.b_row, first, count);
+                   static_cast<std::int64_t>(to.offset / part), given.js, given.depth, given.n, panel,
+                   given.b_i, given.b_depth, given.b_row, first, count);
 }
 
 void ContractionExecutor::run(const Operands& operands, const Weights& weights) const {
   const std::size_t element = size_of(problem_.dtype);
-  const auto extent = [&](const MatrixShape& shape) { return static_cast<std::size_t>(shape.extent()) * element; };
+  const auto extent = [&](const MatrixShape& shape) {
+    return static_cast<std::size_t>(shape.extent()) * element;
+  };
   const bool is_gradient = problem_.operation == Operation::gradient;
   const Placed x = place_of(device_, operands.x, extent(x_matrix(problem_)), "x");
   const Placed y = place_of(device_, operands.y, extent(y_matrix(problem_)), "y");
   const Placed other = is_gradient ? place_of(device_, operands.g, extent(rows_matrix(problem_)), "g")
                                    : place_of(device_, weights.data, order_.bytes, "values");
-  const Placed bias =
-      problem_.bias
-          ? place_of(device_, operands.bias, static_cast<std::size_t>(problem_.chain.rows()) * element, "bias")
-          : x;  // never read, but some drivers want a buffer
+  const Placed bias = problem_.bias
+                          ? place_of(device_, operands.bias,
+                                     static_cast<std::size_t>(problem_.chain.rows()) * element, "bias")
+                          : x;  // never read, but some drivers want a buffer
   const Placed& a = is_gradient ? other : x;
   const Placed& b = is_gradient ? x : other;
   cl_command_queue queue = state_of(device_).queue(operands.stream);
@@ -99,7 +101,8 @@ void ContractionExecutor::run(const Operands& operands, const Weights& weights) 
   const std::int64_t items = launch_.is_of_item ? kernel.group() : 1;
   const std::int64_t most = most_groups * items;
   for (; args.first_tile < args.tiles; args.first_tile += most)
-    kernel.enqueue(queue, static_cast<std::size_t>(tiles_of(std::min(most, args.tiles - args.first_tile), items)),
+    kernel.enqueue(queue,
+                   static_cast<std::size_t>(tiles_of(std::min(most, args.tiles - args.first_tile), items)),
                    a.buffer, b.buffer, y.buffer, bias.buffer, args);
 }
 

@@ -11,8 +11,8 @@ namespace kronsparse::opencl {
 
 /// How a kernel takes a problem apart.
 struct Launch {
-  Tile tile;               ///< of a work-group, or of a work-item
-  bool is_of_item = false;  ///< a work-item's
+  Tile tile;                 ///< of a work-group, or of a work-item
+  bool is_of_item = false;   ///< a work-item's
   std::int64_t j_inner = 1;  ///< tiles of j that run side by side
 };
 

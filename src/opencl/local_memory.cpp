@@ -41,15 +41,18 @@ struct Config {
   }
 };
 
-/// From the largest to the one that every device has room for. Sums of 8 x 8 to a work-item reach the rate of a
-/// GPU's FMA units; those with 96 and 48 outputs are there for patterns of the paper whose b are multiples of 48.
+/// From the largest to the one that every device has room for. Sums of 8 x 8 to a work-item reach the rate of
+/// a GPU's FMA units; those with 96 and 48 outputs are there for patterns of the paper whose b are multiples
+/// of 48.
 constexpr std::array configs = {
-    Config{1, 128, 128, 8, 8, 16, 8, 4}, Config{1, 256, 64, 8, 8, 8, 8, 4},  Config{1, 128, 96, 8, 8, 16, 8, 4},
-    Config{1, 256, 48, 8, 8, 8, 16, 2},  Config{1, 64, 64, 8, 8, 8, 8, 4},   Config{1, 32, 32, 4, 4, 8, 8, 4},
-    Config{2, 64, 128, 8, 8, 8, 8, 4},   Config{2, 64, 64, 8, 8, 8, 8, 4},   Config{2, 64, 96, 8, 8, 8, 8, 4},
-    Config{4, 64, 64, 8, 8, 8, 8, 4},    Config{4, 64, 48, 8, 8, 8, 8, 2},   Config{8, 32, 64, 8, 8, 4, 4, 8},
-    Config{8, 32, 48, 8, 8, 4, 4, 2},    Config{8, 16, 32, 4, 4, 4, 4, 8},   Config{4, 16, 16, 4, 4, 8, 4, 4},
-    Config{1, 16, 16, 4, 4, 8, 4, 4},
+    Config{1, 128, 128, 8, 8, 16, 8, 4}, Config{1, 256, 64, 8, 8, 8, 8, 4},
+    Config{1, 128, 96, 8, 8, 16, 8, 4},  Config{1, 256, 48, 8, 8, 8, 16, 2},
+    Config{1, 64, 64, 8, 8, 8, 8, 4},    Config{1, 32, 32, 4, 4, 8, 8, 4},
+    Config{2, 64, 128, 8, 8, 8, 8, 4},   Config{2, 64, 64, 8, 8, 8, 8, 4},
+    Config{2, 64, 96, 8, 8, 8, 8, 4},    Config{4, 64, 64, 8, 8, 8, 8, 4},
+    Config{4, 64, 48, 8, 8, 8, 8, 2},    Config{8, 32, 64, 8, 8, 4, 4, 8},
+    Config{8, 32, 48, 8, 8, 4, 4, 2},    Config{8, 16, 32, 4, 4, 4, 4, 8},
+    Config{4, 16, 16, 4, 4, 8, 4, 4},    Config{1, 16, 16, 4, 4, 8, 4, 4},
 };
 
 std::size_t sum_bytes(DType dtype) { return std::max<std::size_t>(size_of(dtype), 4); }
@@ -67,9 +70,9 @@ bool is_too_large(const Config& config, DType dtype) {
 
 double seconds_of(const Config& config, const Problem& problem, const DeviceFacts& facts) {
   const Args args = args_of(problem, 0);
-  const double tiles = static_cast<double>(i_count(problem)) * static_cast<double>(tiles_of(args.js, config.j)) *
-                       static_cast<double>(tiles_of(args.m, config.m)) *
-                       static_cast<double>(tiles_of(args.n, config.n));
+  const double tiles =
+      static_cast<double>(i_count(problem)) * static_cast<double>(tiles_of(args.js, config.j)) *
+      static_cast<double>(tiles_of(args.m, config.m)) * static_cast<double>(tiles_of(args.n, config.n));
   // A work-group's turns on a compute unit; several share one, so that less than a full last turn counts.
   const double turns = std::max(tiles / facts.compute_units, 1.0);
   // Fewer sums per work-item, more of its instructions are loads.
@@ -84,7 +87,8 @@ double seconds_of(const Config& config, const Problem& problem, const DeviceFact
   const double sectors = !batch_first || config.j >= args.js || run >= 32 ? 1 : 32 / run;
   constexpr double memory_rate = 2e12;
   const double cpu = facts.is_cpu ? 50 : 1;  // a copy more, by work-items that are run one after the other
-  return 10e-6 + cpu * std::max(work / rate * (1 + 0.3 * (sectors - 1)), sectors * problem.bytes() / memory_rate);
+  return 10e-6 +
+         cpu * std::max(work / rate * (1 + 0.3 * (sectors - 1)), sectors * problem.bytes() / memory_rate);
 }
 
 /// Null where none fits.
@@ -106,7 +110,12 @@ const Config* choose(const Problem& problem, const DeviceFacts& facts) {
 /// All outputs: tiles of all widths read the same.
 std::int64_t panel_for(const Problem& problem) { return args_of(problem, 0).n; }
 
-enum class Order : int { rows = 1, steps = 2, j_then_steps = 3, j_then_rows = 4 };  // as kernels/local.cl has them
+enum class Order : int {
+  rows = 1,
+  steps = 2,
+  j_then_steps = 3,
+  j_then_rows = 4
+};  // as kernels/local.cl has them
 
 struct Orders {
   Order a, b;
@@ -159,11 +168,13 @@ std::shared_ptr<const Kernels> kernels_for(const Problem& problem, Device device
 }
 
 Launch launch_of(const Problem& problem, const Config& config, const DeviceFacts& facts) {
-  // In batch_first as many groups of j run side by side as leave their values in the cache: they share the lines
-  // of x and y.
-  const double values = static_cast<double>(problem.pattern().nnz()) * static_cast<double>(size_of(problem.dtype));
+  // In batch_first as many groups of j run side by side as leave their values in the cache: they share the
+  // lines of x and y.
+  const double values =
+      static_cast<double>(problem.pattern().nnz()) * static_cast<double>(size_of(problem.dtype));
   const double of_group = values * config.j / static_cast<double>(problem.pattern().a * problem.pattern().d);
-  const double room = 0.4 * static_cast<double>(std::max<std::size_t>(facts.cache_bytes, std::size_t{1} << 20));
+  const double room =
+      0.4 * static_cast<double>(std::max<std::size_t>(facts.cache_bytes, std::size_t{1} << 20));
   const bool batch_first = problem.layout == Layout::batch_first;
   return {.tile = {.j = config.j, .m = config.m, .n = config.n},
           .is_of_item = false,
@@ -172,14 +183,16 @@ Launch launch_of(const Problem& problem, const Config& config, const DeviceFacts
 
 Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
   const DeviceFacts facts = facts_of(device);
-  if (std::string reason = dtype_refusal(problem, facts); !reason.empty()) return {.refusal = std::move(reason)};
+  if (std::string reason = dtype_refusal(problem, facts); !reason.empty())
+    return {.refusal = std::move(reason)};
   const Config* const config = choose(problem, facts);
   if (config == nullptr)
     return {.refusal = message("needs {} bytes of local memory and work-groups of {}; {} has {} and {}",
                                configs.back().local_bytes(sum_bytes(problem.dtype)), configs.back().threads(),
                                facts.name, facts.local_bytes, facts.work_group)};
-  const PackedOrder order =
-      problem.operation == Operation::gradient ? no_order : packed_order(problem, "local", panel_for(problem));
+  const PackedOrder order = problem.operation == Operation::gradient
+                                ? no_order
+                                : packed_order(problem, "local", panel_for(problem));
   if (packed_as != nullptr && *packed_as != order) return {.refusal = other_order};
   return {.refusal = {},
           .seconds = seconds_of(*config, problem, facts),
@@ -194,10 +207,11 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
 }  // namespace
 
 Implementation local_implementation() {
-  return {.name = "local",
-          .backend = Backend::opencl,
-          .summary = "register tiles fed through local memory, every dtype, X and Y read and written in place",
-          .propose = propose};
+  return {
+      .name = "local",
+      .backend = Backend::opencl,
+      .summary = "register tiles fed through local memory, every dtype, X and Y read and written in place",
+      .propose = propose};
 }
 
 }  // namespace kronsparse::opencl

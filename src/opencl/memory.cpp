@@ -39,8 +39,8 @@ void* add_range(const Range& range) {
       mmap(nullptr, range.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) {
     static_cast<void>(api().release_mem_object(range.buffer));
-    throw Error(ErrorCode::out_of_memory,
-                message("buffer: no addresses are left for {} bytes of opencl:{}", range.bytes, range.device));
+    throw Error(ErrorCode::out_of_memory, message("buffer: no addresses are left for {} bytes of opencl:{}",
+                                                  range.bytes, range.device));
   }
   Ranges& all = ranges();
   const std::unique_lock changing(all.mutex);
@@ -57,9 +57,10 @@ void remove_range(std::map<std::uintptr_t, Range>::iterator found) {
 void* allocate(Device device, std::size_t bytes) {
   DeviceState& state = state_of(device);
   if (bytes > state.facts().buffer_bytes)
-    throw Error(ErrorCode::out_of_memory,
-                message("buffer: {} bytes given, {} has at most {} in one buffer (CL_DEVICE_MAX_MEM_ALLOC_SIZE)",
-                        bytes, device.to_string(), state.facts().buffer_bytes));
+    throw Error(
+        ErrorCode::out_of_memory,
+        message("buffer: {} bytes given, {} has at most {} in one buffer (CL_DEVICE_MAX_MEM_ALLOC_SIZE)",
+                bytes, device.to_string(), state.facts().buffer_bytes));
   const std::string action = message("allocating {} bytes of {}", bytes, device.to_string());
   cl_int status = CL_SUCCESS;
   cl_mem buffer = api().create_buffer(state.context(), CL_MEM_READ_WRITE, bytes, nullptr, &status);
@@ -78,7 +79,8 @@ void* allocate(Device device, std::size_t bytes) {
 void release(Device, void* data) noexcept {
   Ranges& all = ranges();
   const std::unique_lock changing(all.mutex);
-  if (const auto found = all.by_address.find(number(data)); found != all.by_address.end()) remove_range(found);
+  if (const auto found = all.by_address.find(number(data)); found != all.by_address.end())
+    remove_range(found);
 }
 
 void wait_for(cl_command_queue queue, Device device) {
@@ -96,8 +98,8 @@ void upload(Device device, void* to, const void* from, std::size_t bytes, Stream
 void download(Device device, void* to, const void* from, std::size_t bytes, Stream stream) {
   if (bytes == 0) return;
   const Placed place = place_of(device, from, bytes, "from");
-  check(api().enqueue_read_buffer(state_of(device).queue(stream), place.buffer, CL_TRUE, place.offset, bytes, to,
-                                  0, nullptr, nullptr),
+  check(api().enqueue_read_buffer(state_of(device).queue(stream), place.buffer, CL_TRUE, place.offset, bytes,
+                                  to, 0, nullptr, nullptr),
         message("copying {} bytes from {}", bytes, device.to_string()));
 }
 
@@ -114,8 +116,8 @@ void clear(Device device, void* data, std::size_t bytes, Stream stream) {
   if (bytes == 0) return;
   const Placed place = place_of(device, data, bytes, "data");
   const cl_uchar zero = 0;
-  check(api().enqueue_fill_buffer(state_of(device).queue(stream), place.buffer, &zero, 1, place.offset, bytes, 0,
-                                  nullptr, nullptr),
+  check(api().enqueue_fill_buffer(state_of(device).queue(stream), place.buffer, &zero, 1, place.offset, bytes,
+                                  0, nullptr, nullptr),
         message("clearing {} bytes of {}", bytes, device.to_string()));
 }
 
@@ -128,7 +130,8 @@ void drop_mark(Device, void* mark) noexcept {
 void* make_mark(Device device, Stream stream) {
   cl_event event = nullptr;
   cl_command_queue queue = state_of(device).queue(stream);
-  check(api().enqueue_marker(queue, 0, nullptr, &event), message("marking a queue of {}", device.to_string()));
+  check(api().enqueue_marker(queue, 0, nullptr, &event),
+        message("marking a queue of {}", device.to_string()));
   // Work that nobody waits for may else stay in the host's memory.
   check(api().flush(queue), message("flushing a queue of {}", device.to_string()));
   return event;
@@ -166,8 +169,9 @@ Placed place_of(Device device, const void* address, std::size_t bytes, std::stri
                         argument, address, device.to_string()));
   const std::size_t offset = number(address) - found->first;
   if (bytes > found->second.bytes - offset)
-    throw Error(ErrorCode::bad_pointer, message("{}: {} bytes of a buffer lie at the address given, {} are needed",
-                                                argument, found->second.bytes - offset, bytes));
+    throw Error(ErrorCode::bad_pointer,
+                message("{}: {} bytes of a buffer lie at the address given, {} are needed", argument,
+                        found->second.bytes - offset, bytes));
   return {found->second.buffer, offset};
 }
 
@@ -177,7 +181,8 @@ void* address_of(Device device, cl_mem buffer) {
   cl_context context = nullptr;
   check(api().get_mem_object_info(buffer, CL_MEM_SIZE, sizeof bytes, &bytes, nullptr),
         "buffer: asking a buffer for its size");
-  check(api().get_mem_object_info(buffer, CL_MEM_CONTEXT, sizeof context, static_cast<void*>(&context), nullptr),
+  check(api().get_mem_object_info(buffer, CL_MEM_CONTEXT, sizeof context, static_cast<void*>(&context),
+                                  nullptr),
         "buffer: asking a buffer for its context");
   if (context != state.context())
     throw Error(ErrorCode::invalid_argument,
@@ -191,8 +196,8 @@ void forget(Device device, void* address) {
   const std::unique_lock changing(all.mutex);
   const auto found = all.by_address.find(number(address));
   if (found == all.by_address.end() || !found->second.is_given || found->second.device != device.index)
-    throw Error(ErrorCode::bad_pointer,
-                message("address: {} given, must be one from opencl_address() for {}", address, device.to_string()));
+    throw Error(ErrorCode::bad_pointer, message("address: {} given, must be one from opencl_address() for {}",
+                                                address, device.to_string()));
   remove_range(found);
 }
 

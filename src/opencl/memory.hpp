@@ -20,9 +20,10 @@ struct Placed {
   std::size_t offset = 0;  ///< bytes
 };
 
-/// The place that an address stands for; null stays null. Error bad_pointer, with the operand's name, where it is
-/// not memory of the device or less than `bytes` remain.
-[[nodiscard]] Placed place_of(Device device, const void* address, std::size_t bytes, std::string_view argument);
+/// The place that an address stands for; null stays null. Error bad_pointer, with the operand's name, where
+/// it is not memory of the device or less than `bytes` remain.
+[[nodiscard]] Placed place_of(Device device, const void* address, std::size_t bytes,
+                              std::string_view argument);
 
 /// An address for a buffer of the caller's, which is retained until forget().
 [[nodiscard]] void* address_of(Device device, cl_mem buffer);

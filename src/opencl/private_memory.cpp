@@ -52,16 +52,19 @@ std::vector<Choice> choices_for(const Problem& problem, const DeviceFacts& facts
   if (batch_first && width > 1 && width <= 4)
     all.push_back({.axis = Axis::j, .width = 4 * width, .tile_m = 3, .tile_n = 2});
   if (width == 1) return all;
-  if (!batch_first && !is_gradient) all.push_back({.axis = Axis::m, .width = width, .is_packed = true, .n_tiles = 16});
+  if (!batch_first && !is_gradient)
+    all.push_back({.axis = Axis::m, .width = width, .is_packed = true, .n_tiles = 16});
   if (!batch_first && is_gradient) all.push_back({.axis = Axis::depth, .width = width});
-  if (batch_first || !is_gradient) all.push_back({.axis = Axis::n, .width = width, .is_packed = !is_gradient});
+  if (batch_first || !is_gradient)
+    all.push_back({.axis = Axis::n, .width = width, .is_packed = !is_gradient});
   return all;
 }
 
 double seconds_of(const Choice& choice, const Problem& problem, const DeviceFacts& facts) {
   const Tile tile = choice.tile();
   const Args args = args_of(problem, choice.is_packed ? tile.n : 0);
-  const double depth = choice.axis == Axis::depth ? padded(args.depth, choice.width) : static_cast<double>(args.depth);
+  const double depth =
+      choice.axis == Axis::depth ? padded(args.depth, choice.width) : static_cast<double>(args.depth);
   // Multiplications and additions with all that is padded; vectors in part, and those that are gathered, are
   // loaded one by one.
   double work = 2.0 * (is_complex(problem.dtype) ? 4 : 1) * static_cast<double>(i_count(problem)) * depth *
@@ -97,14 +100,16 @@ std::shared_ptr<const Kernels> kernels_for(const Problem& problem, Device device
   const DeviceFacts facts = facts_of(device);
   const int group = facts.is_cpu ? 1 : std::min(64, facts.work_group);
   const std::string options =
-      message("{} -D AXIS={} -D WIDTH={} -D TILE_M={} -D TILE_N={} -D N_TILES={} -D GROUP={}", common_options(problem),
-              static_cast<int>(choice.axis), choice.width, choice.tile_m, choice.tile_n, choice.n_tiles, group);
+      message("{} -D AXIS={} -D WIDTH={} -D TILE_M={} -D TILE_N={} -D N_TILES={} -D GROUP={}",
+              common_options(problem), static_cast<int>(choice.axis), choice.width, choice.tile_m,
+              choice.tile_n, choice.n_tiles, group);
   return kernels_of(device, Source::private_memory, options, group, problem.to_string());
 }
 
 Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
   const DeviceFacts facts = facts_of(device);
-  if (std::string reason = dtype_refusal(problem, facts); !reason.empty()) return {.refusal = std::move(reason)};
+  if (std::string reason = dtype_refusal(problem, facts); !reason.empty())
+    return {.refusal = std::move(reason)};
   const Choice choice = choose(problem, facts, packed_as);
   const PackedOrder order = order_of(problem, choice);
   if (choice.width == 0) return {.refusal = other_order};
@@ -112,8 +117,9 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
           .seconds = seconds_of(choice, problem, facts),
           .packing_seconds = choice.is_packed ? packing_seconds(problem, facts) : 0,
           .make = [problem, device, choice, order]() -> std::unique_ptr<Executor> {
-            return std::make_unique<ContractionExecutor>(problem, device, order, kernels_for(problem, device, choice),
-                                                         Launch{.tile = choice.tile_of_item(), .is_of_item = true});
+            return std::make_unique<ContractionExecutor>(
+                problem, device, order, kernels_for(problem, device, choice),
+                Launch{.tile = choice.tile_of_item(), .is_of_item = true});
           }};
 }
 

@@ -37,9 +37,11 @@ std::string source_text(Source source) {
 
 std::string build_log(cl_program program, cl_device_id id) {
   std::size_t bytes = 0;
-  if (api().get_program_build_info(program, id, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes) != CL_SUCCESS) return {};
+  if (api().get_program_build_info(program, id, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes) != CL_SUCCESS)
+    return {};
   std::string log(bytes, '\0');
-  if (api().get_program_build_info(program, id, CL_PROGRAM_BUILD_LOG, bytes, log.data(), nullptr) != CL_SUCCESS)
+  if (api().get_program_build_info(program, id, CL_PROGRAM_BUILD_LOG, bytes, log.data(), nullptr) !=
+      CL_SUCCESS)
     return {};
   while (!log.empty() && (log.back() == '\0' || log.back() == '\n')) log.pop_back();
   constexpr std::size_t most = 4000;  // the first error is what counts
@@ -61,7 +63,8 @@ std::vector<unsigned char> binary_of(cl_program program) {
 }
 
 /// Null where the driver does not take it.
-cl_program from_binary(DeviceState& state, const std::vector<unsigned char>& binary, const std::string& options) {
+cl_program from_binary(DeviceState& state, const std::vector<unsigned char>& binary,
+                       const std::string& options) {
   cl_device_id id = state.id();
   const std::size_t bytes = binary.size();
   const unsigned char* begin = binary.data();
@@ -70,7 +73,8 @@ cl_program from_binary(DeviceState& state, const std::vector<unsigned char>& bin
   Program program(
       api().create_program_with_binary(state.context(), 1, &id, &bytes, &begin, &binary_status, &status));
   if (status != CL_SUCCESS || binary_status != CL_SUCCESS) return nullptr;
-  if (api().build_program(program.get(), 1, &id, options.c_str(), nullptr, nullptr) != CL_SUCCESS) return nullptr;
+  if (api().build_program(program.get(), 1, &id, options.c_str(), nullptr, nullptr) != CL_SUCCESS)
+    return nullptr;
   return program.release();
 }
 

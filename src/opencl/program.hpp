@@ -52,8 +52,9 @@ struct Kernels {
 
 /// A source compiled with these options for work-groups of `group`. Built at the first call, or read from the
 /// cache on disk. Error device where that fails, with the compiler's log and `purpose`.
-[[nodiscard]] std::shared_ptr<const Kernels> kernels_of(Device device, Source source, const std::string& options,
-                                                        int group, std::string_view purpose);
+[[nodiscard]] std::shared_ptr<const Kernels> kernels_of(Device device, Source source,
+                                                        const std::string& options, int group,
+                                                        std::string_view purpose);
 
 /// For tests: how many programs this process compiled, and how many it read from disk.
 struct ProgramCounts {

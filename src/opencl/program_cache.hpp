@@ -1,8 +1,8 @@
 // Compiled programs on disk, so that a kernel is compiled once for a user and not once for a process.
 //
 // The folder is KRONSPARSE_CACHE_DIR, else $XDG_CACHE_HOME/kronsparse, else ~/.cache/kronsparse; an empty
-// KRONSPARSE_CACHE_DIR means none. A file is named by a hash of its key and holds the key, so that equal hashes
-// do no harm. It is written beside its place and renamed into it: readers see all of it or nothing.
+// KRONSPARSE_CACHE_DIR means none. A file is named by a hash of its key and holds the key, so that equal
+// hashes do no harm. It is written beside its place and renamed into it: readers see all of it or nothing.
 #pragma once
 
 #include <optional>

@@ -74,8 +74,8 @@ DeviceFacts read_facts(int index, cl_platform_id platform, cl_device_id id) {
       api().get_device_info(id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof items, items.data(), nullptr));
   facts.work_group =
       static_cast<int>(std::min(info<std::size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1), items[0]));
-  facts.vector_bytes =
-      static_cast<int>(std::clamp<cl_uint>(info<cl_uint>(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT), 1, 16) * 4);
+  facts.vector_bytes = static_cast<int>(
+      std::clamp<cl_uint>(info<cl_uint>(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT), 1, 16) * 4);
   facts.has_f64 = info<cl_device_fp_config>(id, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
   facts.unusable = misfit(id);
   return facts;
@@ -99,7 +99,8 @@ void find_devices(Found& found) {
   if (platform_count == 0 ||
       api().get_platform_ids(platform_count, platforms.data(), nullptr) != CL_SUCCESS) {
     found.reason = message(
-        "OpenCL's loader found no driver ({}): install one (pocl-opencl-icd for CPUs, the GPU vendor's own for GPUs)",
+        "OpenCL's loader found no driver ({}): install one (pocl-opencl-icd for CPUs, the GPU vendor's own "
+        "for GPUs)",
         status_name(status));
     return;
   }
@@ -107,7 +108,8 @@ void find_devices(Found& found) {
     cl_uint count = 0;
     if (api().get_device_ids(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS) continue;
     std::vector<cl_device_id> ids(count);
-    if (api().get_device_ids(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr) != CL_SUCCESS) continue;
+    if (api().get_device_ids(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr) != CL_SUCCESS)
+      continue;
     for (cl_device_id id : ids)
       found.devices.emplace_back(read_facts(static_cast<int>(found.devices.size()), platform, id), id);
   }
@@ -161,8 +163,9 @@ cl_command_queue DeviceState::queue(Stream stream) {
   check(api().get_command_queue_info(given, CL_QUEUE_PROPERTIES, sizeof properties, &properties, nullptr),
         "stream: asking a queue for its properties");
   if (context != context_ || id != id_)
-    throw Error(ErrorCode::invalid_argument,
-                message("stream: a queue of another context or device given, must be of opencl:{}", facts_.index));
+    throw Error(
+        ErrorCode::invalid_argument,
+        message("stream: a queue of another context or device given, must be of opencl:{}", facts_.index));
   if ((properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0)
     throw Error(ErrorCode::invalid_argument, "stream: a queue out of order given, must be one in order");
   return given;

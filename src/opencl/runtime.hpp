@@ -76,8 +76,8 @@ class DeviceState {
 /// The device of a context of the caller's; the same one every time.
 [[nodiscard]] Device device_of_context(cl_context context, cl_device_id id);
 
-/// For tests: while it lives, the devices' facts are changed by `change` (less local memory, say), and there are
-/// none where a reason is given. Choosing and running then work within such limits.
+/// For tests: while it lives, the devices' facts are changed by `change` (less local memory, say), and there
+/// are none where a reason is given. Choosing and running then work within such limits.
 class PretendedDevices {
  public:
   explicit PretendedDevices(void (*change)(DeviceFacts&));

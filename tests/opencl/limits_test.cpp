@@ -21,7 +21,8 @@ const std::vector<std::string>& every_kind() {
     for (const char* operation : {"", "transposed ", "gradient "})
       for (const char* dtype : {"f32", "f64", "f16", "bf16", "complex64", "complex128"})
         for (const char* layout : {"batch_first", "batch_last"})
-          for (const char* size : {"B=1 2x3x4x5", "B=25088 1x128x128x64", "B=1000 7x48x96x3", "B=4096 64x64x64x1"})
+          for (const char* size :
+               {"B=1 2x3x4x5", "B=25088 1x128x128x64", "B=1000 7x48x96x3", "B=4096 64x64x64x1"})
             made.push_back(std::string(operation) + dtype + " " + layout + " " + size);
     return made;
   }();
@@ -80,7 +81,8 @@ TEST_F(Limits, SmallTilesComputeTheSame) {
     const auto is_right = [&]<class T>(const Numbers<T>& numbers) {
       return computed(problem, numbers, opencl_0, "local") == numbers.y;
     };
-    EXPECT_TRUE(problem.dtype == DType::f32 ? is_right(Numbers<float>(problem)) : is_right(Numbers<double>(problem)))
+    EXPECT_TRUE(problem.dtype == DType::f32 ? is_right(Numbers<float>(problem))
+                                            : is_right(Numbers<double>(problem)))
         << text;
   }
 }
@@ -92,9 +94,8 @@ TEST_F(Limits, WithoutADriverEverythingElseWorks) {
 }
 
 TEST_F(Limits, DevicesAreFoundByTheirDescription) {
-  const PretendedDevices pretended([](DeviceFacts& facts) {
-    facts.name = facts.index == 0 ? "Toy Nine" : "Other";
-  });
+  const PretendedDevices pretended(
+      [](DeviceFacts& facts) { facts.name = facts.index == 0 ? "Toy Nine" : "Other"; });
   EXPECT_EQ(Device::parse("opencl:toy nine"), opencl_0);
 }
 

@@ -32,11 +32,11 @@ class Objects : public OpenclTest {
 
   [[nodiscard]] cl_mem buffer_of(const std::vector<float>& host, std::size_t front = 0) const {
     cl_int status = CL_SUCCESS;
-    cl_mem buffer = api().create_buffer(context, CL_MEM_READ_WRITE, (front + host.size()) * sizeof(float), nullptr,
-                                        &status);
+    cl_mem buffer = api().create_buffer(context, CL_MEM_READ_WRITE, (front + host.size()) * sizeof(float),
+                                        nullptr, &status);
     EXPECT_EQ(status, CL_SUCCESS);
-    EXPECT_EQ(api().enqueue_write_buffer(queue, buffer, CL_TRUE, front * sizeof(float), host.size() * sizeof(float),
-                                         host.data(), 0, nullptr, nullptr),
+    EXPECT_EQ(api().enqueue_write_buffer(queue, buffer, CL_TRUE, front * sizeof(float),
+                                         host.size() * sizeof(float), host.data(), 0, nullptr, nullptr),
               CL_SUCCESS);
     return buffer;
   }
@@ -71,9 +71,8 @@ TEST_F(Objects, OfTheCallerAreUsedAsTheyAre) {
   opencl_forget(device, x_address);
   opencl_forget(device, y_address);
   opencl_forget(device, values_address);
-  expect_beginning(ErrorCode::bad_pointer, "x: address", [&] {
-    plan.run({.x = x_address + front, .y = y_address + front, .stream = queue});
-  });
+  expect_beginning(ErrorCode::bad_pointer, "x: address",
+                   [&] { plan.run({.x = x_address + front, .y = y_address + front, .stream = queue}); });
 }
 
 TEST_F(Objects, OfAnotherContextAreRefused) {

@@ -101,8 +101,8 @@ TEST_F(Programs, BytesThatTheDriverDoesNotTakeAreCompiledAgain) {
 
 TEST_F(Programs, ThatDoNotCompileSayWhyAndForWhat) {
   try {
-    static_cast<void>(opencl::kernels_of(opencl_0, opencl::Source::private_memory, "-D DTYPE=f99 -D GROUP=1", 1,
-                                         "f99 batch_first B=1 1x1x1x1"));
+    static_cast<void>(opencl::kernels_of(opencl_0, opencl::Source::private_memory, "-D DTYPE=f99 -D GROUP=1",
+                                         1, "f99 batch_first B=1 1x1x1x1"));
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::device);

@@ -30,8 +30,7 @@ TEST_F(WrongCalls, BuffersThatAreTooShortAreNotWritten) {
   const Buffer values = on_device(numbers.second, opencl_0);
   const Buffer y = on_device(std::vector<float>(numbers.y.size() - 1, 7.0f), opencl_0);
   const Plan plan(problem, values.data(), opencl_0);
-  expect_error(ErrorCode::bad_pointer,
-               "y: 1076 bytes of a buffer lie at the address given, 1080 are needed",
+  expect_error(ErrorCode::bad_pointer, "y: 1076 bytes of a buffer lie at the address given, 1080 are needed",
                [&] { plan.run({.x = x.data(), .y = y.data()}); });
   EXPECT_EQ(on_host<float>(y), std::vector<float>(numbers.y.size() - 1, 7.0f));
 }
@@ -45,8 +44,10 @@ TEST_F(WrongCalls, MemoryRunsOut) {
 }
 
 TEST_F(WrongCalls, DevicesThatAreNotThere) {
-  expect_beginning(ErrorCode::device, "device: opencl:99 cannot be used, there is no such device; present: cpu",
-                   [] { Buffer(1, {Backend::opencl, 99}); });
+  expect_beginning(ErrorCode::device,
+                   "device: opencl:99 cannot be used, there is no such device; present: cpu", [] {
+                     Buffer(1, {Backend::opencl, 99});
+                   });
   expect_beginning(ErrorCode::parse, "device: 'no such words' in 'opencl:no such words'",
                    [] { static_cast<void>(Device::parse("opencl:no such words")); });
 }

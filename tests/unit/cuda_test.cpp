@@ -135,7 +135,8 @@ TEST(CudaBackend, LeavesOutAGpuThatTakesNoKernel) {
   expect_error(
       ErrorCode::device,
       "device: cuda:1 cannot be used, Tesla T4: this build has kernels for sm_80, sm_90a, the GPU is "
-      "sm_75; present: " + others() + ", cuda:0",
+      "sm_75; present: " +
+          others() + ", cuda:0",
       [] { Buffer buffer(1, second_gpu); });
 }
 
