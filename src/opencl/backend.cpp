@@ -30,7 +30,7 @@ std::vector<DeviceInfo> usable_devices() {
   std::vector<DeviceFacts> all = all_devices();
   std::erase_if(all, [](const DeviceFacts& facts) { return !facts.unusable.empty(); });
   std::ranges::reverse(all);
-  std::ranges::stable_partition(all, &DeviceFacts::is_cpu);
+  std::stable_partition(all.begin(), all.end(), [](const DeviceFacts& facts) { return facts.is_cpu; });
   std::vector<DeviceInfo> usable;
   for (const DeviceFacts& facts : all)
     usable.push_back(

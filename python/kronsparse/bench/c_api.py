@@ -190,6 +190,9 @@ class Library:
             "kronsparse_plan_workspace": (ctypes.c_int, [pointer, pointer, pointer, pointer]),
             "kronsparse_allocate": (ctypes.c_int, [text, ctypes.c_size_t, pointer]),
             "kronsparse_free": (ctypes.c_int, [text, pointer]),
+            "kronsparse_copy_from_host": (ctypes.c_int, [text, pointer, pointer, ctypes.c_size_t, pointer]),
+            "kronsparse_copy_to_host": (ctypes.c_int, [text, pointer, pointer, ctypes.c_size_t, pointer]),
+            "kronsparse_synchronise": (ctypes.c_int, [text, pointer]),
             "kronsparse_plan_implementation": (text, [pointer]),
             "kronsparse_plan_destroy": (None, [pointer]),
         }
@@ -228,6 +231,28 @@ class Library:
         except KronsparseError as error:
             if error.code != "unsupported":  # it exists, and is not for this problem
                 raise
+
+    def allocate(self, device: str, size: int) -> int:
+        """So many bytes of a device's memory."""
+        data = ctypes.c_void_p()
+        self._call("kronsparse_allocate", device.encode(), size, ctypes.byref(data))
+        return int(data.value or 0)
+
+    def free(self, device: str, data: int) -> None:
+        """What allocate() gave."""
+        self._call("kronsparse_free", device.encode(), data)
+
+    def copy_from_host(self, device: str, to: int, source: int, size: int) -> None:
+        """From the host's memory to a device's."""
+        self._call("kronsparse_copy_from_host", device.encode(), to, source, size, None)
+
+    def copy_to_host(self, device: str, to: int, source: int, size: int) -> None:
+        """From a device's memory to the host's."""
+        self._call("kronsparse_copy_to_host", device.encode(), to, source, size, None)
+
+    def synchronise(self, device: str) -> None:
+        """Waits for what was enqueued."""
+        self._call("kronsparse_synchronise", device.encode(), None)
 
     def _parse(self, problem: str) -> _Problem:
         parsed = _Problem()

@@ -50,6 +50,7 @@ class Ceilings:
     @staticmethod
     def measure(device: Device, runs: int = 5) -> Ceilings:
         """The best of so many runs of a copy, and of a product in each dtype."""
+        device = device.of_ceilings
         on_cpu = isinstance(device, CpuDevice)
         size, copied = _CPU_SIZES if on_cpu else _GPU_SIZES
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from kronsparse import __version__
+from kronsparse.bench.c_api import Library
 from kronsparse.bench.machine import commit, describe_machine
 from kronsparse.bench.results import Results, default_path
 from kronsparse.bench.timing import Effort, seconds_of
@@ -41,6 +42,7 @@ class Device(ABC):
     uuid = ""  # of a GPU, where torch knows it
     # How many short calls, at least, are replayed as one: what a replay costs besides is lost in them.
     replayed_calls = 1
+    contenders: tuple[str, ...] = ()  # those who can take part, where not all can
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -60,6 +62,18 @@ class Device(ABC):
     @abstractmethod
     def effort(self) -> Effort:
         """How long one contender is timed."""
+
+    @property
+    def of_ceilings(self) -> Device:
+        """The device that tells, through PyTorch, what this one could reach."""
+        return self
+
+    def address(self, tensor: Tensor) -> int:
+        """Of the tensor's elements, for kronsparse."""
+        return int(tensor.data_ptr())
+
+    def fetch(self, tensor: Tensor) -> None:
+        """Has a tensor show what kronsparse wrote to its address."""
 
     @abstractmethod
     def stream(self) -> int:
@@ -224,14 +238,16 @@ class CudaDevice(Device):
         }
 
 
-def open_device(name: str) -> Device:
-    """cpu, or cuda:N where torch sees one."""
+def open_device(name: str, library: Library | None = None) -> Device:
+    """cpu, cuda:N where torch sees one, or opencl:N where the library does."""
     if name == "cpu":
         return CpuDevice(name)
+    if name.split(":")[0] == "opencl" and library is not None:
+        from kronsparse.bench.opencl_device import OpenclDevice
+
+        return OpenclDevice(name if ":" in name else f"{name}:0", library)
     if name.split(":")[0] != "cuda":
-        raise ValueError(
-            f"--device {name}: the benchmark knows cpu and cuda:N; this kronsparse has no others"
-        )
+        raise ValueError(f"--device {name}: the benchmark knows cpu and cuda:N here, and in run opencl:N")
     if not torch.cuda.is_available():
         raise ValueError(f"torch sees no CUDA device for --device {name} (try --device cpu for a dry run)")
     return CudaDevice(name if ":" in name else f"{name}:0")

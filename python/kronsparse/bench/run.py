@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of `run`."""
     add = parser.add_argument
     add("--suite", default="sample", help=f"{', '.join(SUITES)}, a file, or patterns (default sample)")
-    add("--device", help="cuda:N or cpu (default: the GPU if there is one)")
+    add("--device", help="cuda:N, opencl:N or cpu (default: the GPU if there is one)")
     add("--dtypes", type=words(DTYPES), metavar="LIST", help="of f32,f16,bf16 (default: the suite's)")
     add("--modes", type=words(MODES), default=["fp32"], metavar="LIST", help="of f32: fp32,ieee,tf32")
     add("--layouts", type=words(LAYOUTS), metavar="LIST", help="of batch_first,batch_last (default: both)")

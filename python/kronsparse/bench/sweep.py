@@ -236,10 +236,10 @@ def sweep(options: argparse.Namespace) -> int:
     """Everything a `run` does after its options are read."""
     suite: Suite = options.suite_found
     kind = suite.kind
-    device = open_device(options.device)
+    library = Library(find_library(options.shared_library))
+    device = open_device(options.device, library)
     if device.name == "cpu":
         torch.set_num_threads(options.threads)
-    library = Library(find_library(options.shared_library))
     # Both refuse before anything is measured.
     if options.impl:
         library.check_implementation(options.impl, device.name)
@@ -251,6 +251,7 @@ def sweep(options: argparse.Namespace) -> int:
     ceilings = _record_run(results, options, device, hardware, library)
 
     usual = suite.cpu_contenders if device.name == "cpu" and suite.cpu_contenders else suite.contenders
+    usual = device.contenders or usual
     families = [OURS if name == "ours" else name for name in options.competitors or usual]
     # A run that goes on must come to the same batches as before.
     problems = plan_problems(options, suite, device, earlier or ceilings)

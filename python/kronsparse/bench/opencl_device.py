@@ -1,0 +1,74 @@
+"""An OpenCL device, which torch does not know: tensors are on the host, and mirrored in the device's memory."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from kronsparse import _native
+from kronsparse.bench.c_api import Library
+from kronsparse.bench.devices import CpuDevice, CudaDevice, Device
+from kronsparse.bench.results import OURS
+from kronsparse.bench.timing import Effort
+
+
+class OpenclDevice(CpuDevice):
+    """Times are of the host's clock, around runs that are enqueued one after the other and then waited for."""
+
+    effort = Effort(run_s=2e-3, total_s=30e-3, fewest=5, most=15)
+    contenders = (OURS,)  # nobody else runs there
+
+    def __init__(self, name: str, library: Library) -> None:
+        why = _native.why_unusable(name)
+        if why:
+            raise ValueError(f"--device {name}: {why}")
+        self.name = name
+        self.torch = torch.device("cpu")
+        self.library = library
+        self.description = dict(_native.devices())[name]
+        self.memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        self._mirrors: dict[tuple[int, int], int] = {}
+
+    @property
+    def of_ceilings(self) -> Device:
+        """The same GPU by CUDA, where torch sees it; else the host's CPU."""
+        for number in range(torch.cuda.device_count()):
+            if torch.cuda.get_device_name(number) in self.description:
+                return CudaDevice(f"cuda:{number}")
+        return CpuDevice("cpu")
+
+    def address(self, tensor: Tensor) -> int:
+        """Of a copy, made now."""
+        key = (int(tensor.data_ptr()), tensor.nbytes)
+        if key not in self._mirrors:
+            self._mirrors[key] = self.library.allocate(self.name, tensor.nbytes)
+        self.library.copy_from_host(self.name, self._mirrors[key], *key)
+        return self._mirrors[key]
+
+    def fetch(self, tensor: Tensor) -> None:
+        """Copies its mirror back."""
+        key = (int(tensor.data_ptr()), tensor.nbytes)
+        self.library.copy_to_host(self.name, key[0], self._mirrors[key], key[1])
+
+    def synchronize(self) -> None:
+        self.library.synchronise(self.name)
+
+    def seconds_of(self, call: Callable[[], object], calls: int = 1) -> float:
+        self.synchronize()
+        begun = time.perf_counter()
+        for _ in range(calls):
+            call()
+        self.synchronize()
+        return (time.perf_counter() - begun) / calls
+
+    def tidy(self) -> None:
+        for data in self._mirrors.values():
+            self.library.free(self.name, data)
+        self._mirrors.clear()
+
+    def describe(self) -> dict[str, object]:
+        return {"gpu": self.description, "opencl": self.name}
