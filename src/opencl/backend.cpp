@@ -32,6 +32,7 @@ std::vector<DeviceInfo> usable_devices() {
   std::ranges::reverse(all);
   std::stable_partition(all.begin(), all.end(), [](const DeviceFacts& facts) { return facts.is_cpu; });
   std::vector<DeviceInfo> usable;
+  usable.reserve(all.size());
   for (const DeviceFacts& facts : all)
     usable.push_back(
         {Device{Backend::opencl, facts.index}, to_string(facts), facts.cache_bytes, facts.is_cpu});

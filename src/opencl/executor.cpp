@@ -23,10 +23,11 @@ bool stores_vectors(const Args& args) {
 
 }  // namespace
 
-std::string common_options(const Problem& problem) {
+std::string common_options(const Problem& problem, Device device) {
   // The variable is for experiments with a driver's own options.
   const char* const more = std::getenv("KRONSPARSE_OPENCL_OPTIONS");
-  return message("-cl-std=CL1.2 -w -D DTYPE={} {}", name(problem.dtype), more == nullptr ? "" : more);
+  return message("-cl-std=CL1.2 -w -D DTYPE={} -D IS_CPU={:d} {}", name(problem.dtype),
+                 facts_of(device).is_cpu, more == nullptr ? "" : more);
 }
 
 ContractionExecutor::ContractionExecutor(const Problem& problem, Device device, PackedOrder order,

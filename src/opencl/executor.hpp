@@ -35,7 +35,7 @@ class ContractionExecutor final : public Executor {
 };
 
 /// Options that every kernel is built with.
-[[nodiscard]] std::string common_options(const Problem& problem);
+[[nodiscard]] std::string common_options(const Problem& problem, Device device);
 
 /// Work-groups of one launch at most; drivers count them in 32 bits.
 inline constexpr std::int64_t most_groups = 0x7fffffff;

@@ -159,10 +159,10 @@ std::shared_ptr<const Kernels> kernels_for(const Problem& problem, Device device
   const std::string options = message(
       "{} -D TILE_J={} -D TILE_M={} -D TILE_N={} -D THREAD_M={} -D THREAD_N={} -D CHUNK={} -D SIDE_M={} "
       "-D SIDE_N={} -D PASS={} -D A_ORDER={} -D B_ORDER={} -D STORES_M_FIRST={:d} -D OFFSET={} "
-      "-D IS_CPU={:d} -D GROUP={}",
-      common_options(problem), config.j, config.m, config.n, config.thread_m, config.thread_n, config.chunk,
-      config.side_m, config.side_n, config.pass(), static_cast<int>(orders.a), static_cast<int>(orders.b),
-      stores_m_first, is_short ? "int" : "long", facts_of(device).is_cpu, config.threads());
+      "-D GROUP={}",
+      common_options(problem, device), config.j, config.m, config.n, config.thread_m, config.thread_n,
+      config.chunk, config.side_m, config.side_n, config.pass(), static_cast<int>(orders.a),
+      static_cast<int>(orders.b), stores_m_first, is_short ? "int" : "long", config.threads());
   return kernels_of(device, Source::local_memory, options + register_limit(facts_of(device), config),
                     config.threads(), problem.to_string());
 }

@@ -101,7 +101,7 @@ std::shared_ptr<const Kernels> kernels_for(const Problem& problem, Device device
   const int group = facts.is_cpu ? 1 : std::min(64, facts.work_group);
   const std::string options =
       message("{} -D AXIS={} -D WIDTH={} -D TILE_M={} -D TILE_N={} -D N_TILES={} -D GROUP={}",
-              common_options(problem), static_cast<int>(choice.axis), choice.width, choice.tile_m,
+              common_options(problem, device), static_cast<int>(choice.axis), choice.width, choice.tile_m,
               choice.tile_n, choice.n_tiles, group);
   return kernels_of(device, Source::private_memory, options, group, problem.to_string());
 }

@@ -44,8 +44,19 @@ typedef float Sum;
 #define IS_COMPLEX (KIND == DTYPE_complex64 || KIND == DTYPE_complex128)
 #define ELEMENT_PARTS (IS_COMPLEX ? 2 : 1)  // what one element is to a pointer
 
+// The number whose f16 has these bits: scaled by a product, which makes subnormal numbers normal, and what has all
+// exponent bits keeps all. Vectors are compared to all bits, scalars to one.
+#define FROM_HALF(suffix, bits, is_special)                                                                   \
+  JOIN(as_float, suffix)                                                                                      \
+  (JOIN(as_uint, suffix)(JOIN(as_float, suffix)(((bits)&0x7fffu) << 13) * 0x1p112f) | ((bits)&0x8000u) << 16 | \
+   ((is_special)&0x7f800000u))
+
 INLINE Sum load(const global Element* from, long index) {
-#if KIND == DTYPE_f16
+#if KIND == DTYPE_f16 && IS_CPU
+  // Drivers of CPUs call vload_half, in the innermost loop.
+  const uint bits = from[index];
+  return FROM_HALF(, bits, (bits & 0x7c00u) == 0x7c00u ? 0xffffffffu : 0u);
+#elif KIND == DTYPE_f16
   return vload_half(index, (const global half*)from);
 #elif KIND == DTYPE_bf16
   return as_float((uint)from[index] << 16);

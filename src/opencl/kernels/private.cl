@@ -56,19 +56,24 @@ INLINE Vector load_some(const global Element* from, long stride, int count) {
 #define IN_MEMORY(type) type __attribute__((ext_vector_type(WIDTH), aligned(sizeof(type))))
 typedef IN_MEMORY(Element) VectorInMemory;
 #define LOAD_ELEMENTS(from) (*(const global VectorInMemory*)(from))
+#define TO_UINT(vector) __builtin_convertvector(vector, JOIN(uint, WIDTH))
 #define STORE_ELEMENTS(to, vector) (*(global VectorInMemory*)(to) = (vector))
 #else
 #define LOAD_ELEMENTS(from) JOIN(vload, WIDTH)(0, from)
+#define TO_UINT(vector) JOIN(convert_uint, WIDTH)(vector)
 #define STORE_ELEMENTS(to, vector) JOIN(vstore, WIDTH)(vector, 0, to)
 #endif
 
 INLINE Vector load_all(const global Element* from) {
 #if WIDTH == 1
   return load(from, 0);
+#elif KIND == DTYPE_f16 && IS_CPU
+  const JOIN(uint, WIDTH) bits = TO_UINT(LOAD_ELEMENTS(from));
+  return FROM_HALF(WIDTH, bits, JOIN(as_uint, WIDTH)((bits & 0x7c00u) == 0x7c00u));
 #elif KIND == DTYPE_f16
   return JOIN(vload_half, WIDTH)(0, (const global half*)from);
 #elif KIND == DTYPE_bf16
-  return JOIN(as_float, WIDTH)(JOIN(convert_uint, WIDTH)(LOAD_ELEMENTS(from)) << 16);
+  return JOIN(as_float, WIDTH)(TO_UINT(LOAD_ELEMENTS(from)) << 16);
 #else
   return LOAD_ELEMENTS(from);
 #endif
