@@ -15,6 +15,7 @@ import bench_helpers
 import pytest
 import torch
 from bench_helpers import CEILINGS, Clock, FakeNvml, pretend_gpu, run_in_process, run_record, shorten_windows
+from kronsparse import _native
 from kronsparse.bench import accuracy, machine, sweep
 from kronsparse.bench.__main__ import main
 from kronsparse.bench.arena import Arena
@@ -412,7 +413,7 @@ class OnTheCpu(Library):
 @pytest.fixture
 def gpu(monkeypatch):
     device = pretend_gpu(monkeypatch)
-    monkeypatch.setattr(sweep, "open_device", lambda name: device)
+    monkeypatch.setattr(sweep, "open_device", lambda name, library: device)
     monkeypatch.setattr(sweep, "Library", OnTheCpu)
     monkeypatch.setattr(CEILINGS.__class__, "floor", lambda self, problem: (1.0, "bytes"))
     return device
@@ -459,3 +460,16 @@ def test_the_command_without_the_native_module():
         text=True,
     )
     assert done.returncode == 0 and "paper-time" in done.stdout, done.stderr
+
+
+def test_a_whole_run_on_an_opencl_device(tmp_path, capsys):
+    why = _native.why_unusable("opencl:0")
+    if why:
+        pytest.skip(f"needs an OpenCL device: {why}")
+    suite, rows = tmp_path / "suite.txt", tmp_path / "rows.jsonl"
+    suite.write_text("f32 ieee batch_first B=40 2x8x8x4\n", encoding="utf-8")
+    assert main(["run", "--suite", str(suite), "--device", "opencl", "--output", str(rows)]) == 0
+    assert "kronsparse" in capsys.readouterr().out
+    measured = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
+    times = [row for row in measured if row.get("contender") == "kronsparse"]
+    assert len(times) == 1 and times[0]["status"] == "ok", times

@@ -72,8 +72,9 @@ class Device(ABC):
         """Of the tensor's elements, for kronsparse."""
         return int(tensor.data_ptr())
 
-    def fetch(self, tensor: Tensor) -> None:
-        """Has a tensor show what kronsparse wrote to its address."""
+    def fetch(self, tensor: Tensor) -> Tensor:
+        """The tensor, once it shows what kronsparse wrote to its address."""
+        return tensor
 
     @abstractmethod
     def stream(self) -> int:

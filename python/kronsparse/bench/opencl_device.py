@@ -1,4 +1,4 @@
-"""An OpenCL device, which torch does not know: tensors are on the host, and mirrored in the device's memory."""
+"""An OpenCL device, which torch does not know: tensors of the host have mirrors in its memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kronsparse.bench.timing import Effort
 
 
 class OpenclDevice(CpuDevice):
-    """Times are of the host's clock, around runs that are enqueued one after the other and then waited for."""
+    """Times are of the host's clock, around runs that are enqueued one after the other and waited for."""
 
     effort = Effort(run_s=2e-3, total_s=30e-3, fewest=5, most=15)
     contenders = (OURS,)  # nobody else runs there
@@ -49,10 +49,11 @@ class OpenclDevice(CpuDevice):
         self.library.copy_from_host(self.name, self._mirrors[key], *key)
         return self._mirrors[key]
 
-    def fetch(self, tensor: Tensor) -> None:
+    def fetch(self, tensor: Tensor) -> Tensor:
         """Copies its mirror back."""
         key = (int(tensor.data_ptr()), tensor.nbytes)
         self.library.copy_to_host(self.name, key[0], self._mirrors[key], key[1])
+        return tensor
 
     def synchronize(self) -> None:
         self.library.synchronise(self.name)
