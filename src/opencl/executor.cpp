@@ -30,11 +30,11 @@ std::string common_options(const Problem& problem, Device device) {
                  facts_of(device).is_cpu, more == nullptr ? "" : more);
 }
 
-ContractionExecutor::ContractionExecutor(const Problem& problem, Device device, PackedOrder order,
+ContractionExecutor::ContractionExecutor(const Problem& problem, Device device, const PackedOrder& order,
                                          std::shared_ptr<const Kernels> kernels, const Launch& launch)
     : problem_(problem),
       device_(device),
-      order_(std::move(order)),
+      order_(order),
       args_(args_of(problem, panel_of(order_))),
       launch_(launch),
       kernels_(std::move(kernels)) {

@@ -18,7 +18,7 @@ struct Launch {
 
 class ContractionExecutor final : public Executor {
  public:
-  ContractionExecutor(const Problem& problem, Device device, PackedOrder order,
+  ContractionExecutor(const Problem& problem, Device device, const PackedOrder& order,
                       std::shared_ptr<const Kernels> kernels, const Launch& launch);
 
   [[nodiscard]] const PackedOrder& order() const noexcept override { return order_; }

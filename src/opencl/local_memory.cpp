@@ -24,12 +24,8 @@ struct Config {
   int side_m, side_n;      ///< work-items beside each other that work on neighbouring sums
 
   [[nodiscard]] int threads() const { return j * (m / thread_m) * (n / thread_n); }
-  [[nodiscard]] std::size_t buffer_elements() const {
-    return std::size_t{2} * static_cast<std::size_t>(j * (chunk * (m + 4) + 4 + chunk * (n + 4) + 4));
-  }
-  [[nodiscard]] std::size_t stage_elements(int pass) const {
-    return static_cast<std::size_t>(m / thread_m * pass * j * (n + 4));
-  }
+  [[nodiscard]] int buffer_elements() const { return 2 * j * (chunk * (m + 4) + 4 + chunk * (n + 4) + 4); }
+  [[nodiscard]] int stage_elements(int pass) const { return m / thread_m * pass * j * (n + 4); }
   /// Rows of a work-item that leave at a time: as many as need no more local memory than the buffers.
   [[nodiscard]] int pass() const {
     int rows = 4;
@@ -37,7 +33,7 @@ struct Config {
     return rows;
   }
   [[nodiscard]] std::size_t local_bytes(std::size_t sum_bytes) const {
-    return std::max(buffer_elements(), stage_elements(pass())) * sum_bytes;
+    return static_cast<std::size_t>(std::max(buffer_elements(), stage_elements(pass()))) * sum_bytes;
   }
 };
 

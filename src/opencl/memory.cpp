@@ -50,7 +50,7 @@ void* add_range(const Range& range) {
 
 void remove_range(std::map<std::uintptr_t, Range>::iterator found) {
   static_cast<void>(api().release_mem_object(found->second.buffer));
-  munmap(reinterpret_cast<void*>(found->first), found->second.bytes);
+  munmap(reinterpret_cast<void*>(found->first), found->second.bytes);  // NOLINT(performance-no-int-to-ptr)
   ranges().by_address.erase(found);
 }
 
@@ -181,7 +181,7 @@ void* address_of(Device device, cl_mem buffer) {
   cl_context context = nullptr;
   check(api().get_mem_object_info(buffer, CL_MEM_SIZE, sizeof bytes, &bytes, nullptr),
         "buffer: asking a buffer for its size");
-  check(api().get_mem_object_info(buffer, CL_MEM_CONTEXT, sizeof context, static_cast<void*>(&context),
+  check(api().get_mem_object_info(buffer, CL_MEM_CONTEXT, sizeof(cl_context), static_cast<void*>(&context),
                                   nullptr),
         "buffer: asking a buffer for its context");
   if (context != state.context())

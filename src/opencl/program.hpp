@@ -27,7 +27,7 @@ class Kernel {
   void enqueue(cl_command_queue queue, std::size_t groups, const Arguments&... arguments) const {
     const std::lock_guard one_at_a_time(mutex_);  // arguments belong to the kernel until it is enqueued
     cl_uint index = 0;
-    (set(index++, &arguments, sizeof arguments), ...);
+    (set(index++, &arguments, sizeof(Arguments)), ...);
     launch(queue, groups);
   }
 

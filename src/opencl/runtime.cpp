@@ -155,10 +155,11 @@ cl_command_queue DeviceState::queue(Stream stream) {
   cl_context context = nullptr;
   cl_device_id id = nullptr;
   cl_command_queue_properties properties = 0;
-  check(api().get_command_queue_info(given, CL_QUEUE_CONTEXT, sizeof context, static_cast<void*>(&context),
-                                     nullptr),
+  check(api().get_command_queue_info(given, CL_QUEUE_CONTEXT, sizeof(cl_context),
+                                     static_cast<void*>(&context), nullptr),
         "stream: asking a queue for its context");
-  check(api().get_command_queue_info(given, CL_QUEUE_DEVICE, sizeof id, static_cast<void*>(&id), nullptr),
+  check(api().get_command_queue_info(given, CL_QUEUE_DEVICE, sizeof(cl_device_id), static_cast<void*>(&id),
+                                     nullptr),
         "stream: asking a queue for its device");
   check(api().get_command_queue_info(given, CL_QUEUE_PROPERTIES, sizeof properties, &properties, nullptr),
         "stream: asking a queue for its properties");

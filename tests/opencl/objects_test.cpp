@@ -131,6 +131,7 @@ TEST_F(Objects, TwoThreadsRunOnePlan) {
   const Plan plan(problem, values.data(), opencl_0);
   std::array<bool, 2> is_right{};
   std::vector<std::thread> threads;
+  threads.reserve(is_right.size());
   for (bool& right : is_right)
     threads.emplace_back([&plan, &numbers, &right] {
       const Buffer x = on_device(numbers.x, opencl_0);

@@ -18,16 +18,18 @@ using opencl::ProgramCounts;
 
 /// A folder for programs that goes with the test.
 class Programs : public OpenclTest {
- protected:
-  Programs() : folder_(fs::temp_directory_path() / ("kronsparse_programs_" + std::to_string(getpid()))) {
-    setenv("KRONSPARSE_CACHE_DIR", folder_.c_str(), 1);
-    opencl::forget_programs();
-  }
+ public:
   ~Programs() override {
     setenv("KRONSPARSE_CACHE_DIR", "", 1);
     opencl::forget_programs();
     std::error_code ignored;
     fs::remove_all(folder_, ignored);
+  }
+
+ protected:
+  Programs() : folder_(fs::temp_directory_path() / ("kronsparse_programs_" + std::to_string(getpid()))) {
+    setenv("KRONSPARSE_CACHE_DIR", folder_.c_str(), 1);
+    opencl::forget_programs();
   }
 
   /// Programs compiled and read by a plan that begins with none.
