@@ -54,8 +54,8 @@ TEST_F(Amx, SaysWhatItLeavesToOthers) {
   EXPECT_EQ(refusal("gradient bf16 batch_last B=8 1x64x64x1"),
             "multiplies only; here the operation is gradient");
   EXPECT_EQ(refusal("bf16 batch_first B=8 1x64x64x24"),
-            "in batch_first d must be 1, 2, 4, 8 or a multiple of 16, not 24");
-  EXPECT_NE(refusal("bf16 batch_first B=1 1x1x1000000x16").find("sums of 1000000 terms are too long"),
+            "needs d = 1, 2, 4, 8 or a multiple of 16 in batch_first; here 24");
+  EXPECT_NE(refusal("bf16 batch_first B=1 1x1x1000000x16").find("terms, so that X stays in L2; here 1000000"),
             std::string::npos);
 }
 

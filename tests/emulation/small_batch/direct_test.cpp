@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "small_batch/cases.hpp"
+#include "small_batch/cut_cases.hpp"
 #include "small_batch/direct_run.hpp"
 
 namespace kronsparse::emulation {

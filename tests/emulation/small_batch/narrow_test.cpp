@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "small_batch/cases.hpp"
+#include "small_batch/cut_cases.hpp"
 #include "small_batch/narrow_run.hpp"
 
 namespace kronsparse::emulation {

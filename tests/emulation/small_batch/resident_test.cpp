@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "small_batch/cases.hpp"
+#include "small_batch/cut_cases.hpp"
 #include "small_batch/resident_run.hpp"
 
 namespace kronsparse::emulation {
