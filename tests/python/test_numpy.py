@@ -293,5 +293,5 @@ def test_operators_and_gradients_on_an_opencl_device():
 def test_devices_that_are_not_there():
     with pytest.raises(RuntimeError, match="device: opencl:99 cannot be used"):
         multiply(integers((5, 6)), integers((1, 3, 6, 1)), device="opencl:99")
-    with pytest.raises(ValueError, match="device: 'tpu' is none of cpu, cuda, opencl"):
+    with pytest.raises(ValueError, match="device: 'tpu' given, must be one of cpu, cuda, opencl"):
         multiply(integers((5, 6)), integers((1, 3, 6, 1)), device="tpu")
