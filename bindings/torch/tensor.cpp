@@ -85,7 +85,8 @@ Tensor make_strided(std::span<const std::int64_t> sizes, std::span<const std::in
   return Tensor(made);
 }
 
-/// What an operator of one tensor answers; those that only read its metadata are in no C interface.
+/// The answer of an operator that takes one tensor. Operators that only read its metadata have no C
+/// interface.
 template <class Answer>
 Answer ask(const char* question, const Tensor& tensor) {
   std::array<StableIValue, 1> stack{torch::stable::detail::from(tensor)};

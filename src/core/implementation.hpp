@@ -1,4 +1,4 @@
-// What the core knows of a backend: the entries of one table.
+// The core's view of a backend: the entries of one table.
 //
 // A new kernel is an Implementation in its backend's list. Everything else
 // (choice, forcing, checks of operands, `kronsparse info`, the conformance

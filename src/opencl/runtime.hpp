@@ -12,7 +12,7 @@
 
 namespace kronsparse::opencl {
 
-/// What the cost models and launchers need to know of a device; read once.
+/// Facts of a device for the cost models and launchers; read once.
 struct DeviceFacts {
   int index = 0;
   std::string name;

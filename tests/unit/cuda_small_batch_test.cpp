@@ -102,7 +102,7 @@ TEST(CudaTable, ResidentWeightsAreForShortRows) {
   expect_mentions(resident("gradient f16 batch_first B=64 1x16x16x4"), "gradient");
 }
 
-// Of 132 multiprocessors.
+// The GPU has 132 multiprocessors.
 TEST(CudaIdleBlocks, KernelsBesideEachOtherLeaveNoneFree) {
   const GpuFacts facts = h200();
   ASSERT_EQ(facts.multiprocessors, 132);

@@ -239,7 +239,7 @@ class Library:
         return int(data.value or 0)
 
     def free(self, device: str, data: int) -> None:
-        """What allocate() gave."""
+        """Gives back memory of allocate()."""
         self._call("kronsparse_free", device.encode(), data)
 
     def copy_from_host(self, device: str, to: int, source: int, size: int) -> None:

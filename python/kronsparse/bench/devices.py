@@ -69,7 +69,7 @@ class Device(ABC):
         return self
 
     def address(self, tensor: Tensor) -> int:
-        """Of the tensor's elements, for kronsparse."""
+        """The address of the tensor's elements, for kronsparse."""
         return int(tensor.data_ptr())
 
     def fetch(self, tensor: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""An OpenCL device, which torch does not know: tensors of the host have mirrors in its memory."""
+"""An OpenCL device, which torch does not know: tensors of the host have copies in its memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OpenclDevice(CpuDevice):
         self.library = library
         self.description = dict(_native.devices())[name]
         self.memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        self._mirrors: dict[tuple[int, int], int] = {}
+        self._copies: dict[tuple[int, int], int] = {}
 
     @property
     def of_ceilings(self) -> Device:
@@ -42,17 +42,17 @@ class OpenclDevice(CpuDevice):
         return CpuDevice("cpu")
 
     def address(self, tensor: Tensor) -> int:
-        """Of a copy, made now."""
+        """The address of a copy in the device's memory, made now."""
         key = (int(tensor.data_ptr()), tensor.nbytes)
-        if key not in self._mirrors:
-            self._mirrors[key] = self.library.allocate(self.name, tensor.nbytes)
-        self.library.copy_from_host(self.name, self._mirrors[key], *key)
-        return self._mirrors[key]
+        if key not in self._copies:
+            self._copies[key] = self.library.allocate(self.name, tensor.nbytes)
+        self.library.copy_from_host(self.name, self._copies[key], *key)
+        return self._copies[key]
 
     def fetch(self, tensor: Tensor) -> Tensor:
-        """Copies its mirror back."""
+        """Copies the device's copy back into the tensor."""
         key = (int(tensor.data_ptr()), tensor.nbytes)
-        self.library.copy_to_host(self.name, key[0], self._mirrors[key], key[1])
+        self.library.copy_to_host(self.name, key[0], self._copies[key], key[1])
         return tensor
 
     def synchronize(self) -> None:
@@ -67,9 +67,9 @@ class OpenclDevice(CpuDevice):
         return (time.perf_counter() - begun) / calls
 
     def tidy(self) -> None:
-        for data in self._mirrors.values():
+        for data in self._copies.values():
             self.library.free(self.name, data)
-        self._mirrors.clear()
+        self._copies.clear()
 
     def describe(self) -> dict[str, object]:
         return {"gpu": self.description, "opencl": self.name}

@@ -32,7 +32,7 @@ typedef Vector BValue;
 typedef Sum BValue;
 #endif
 
-// What one sum covers along each direction.
+// The elements that one sum covers along each direction.
 #define STEP_M (AXIS == AXIS_M ? WIDTH : 1)
 #define STEP_N (AXIS == AXIS_N ? WIDTH : 1)
 #define STEP_J (AXIS == AXIS_J ? WIDTH : 1)
