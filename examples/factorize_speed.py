@@ -6,6 +6,7 @@ python examples/factorize_speed.py [--largest 4096]
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import time
 from collections.abc import Callable
@@ -46,18 +47,22 @@ def beside_lazylinop() -> None:
     from lazylinop.butterfly import Chain, ksd
 
     size = 1024
-    w = np.random.default_rng(0).normal(size=(size, size))
-    for name, theirs, ours in (
-        ("butterfly", Chain.square_dyadic((size, size)), kronsparse.butterfly(size)),
-        ("monarch", Chain.monarch((size, size), p=32, q=32), kronsparse.monarch(size, size, 32)),
+    random = np.random.default_rng(0).normal(size=(size, size))
+    butterfly = Chain.square_dyadic((size, size)), kronsparse.butterfly(size)
+    monarch = Chain.monarch((size, size), p=32, q=32), kronsparse.monarch(size, size, 32)
+    for name, w, theirs, ours in (
+        ("butterfly f64", random, *butterfly),
+        ("butterfly f32", random.astype(np.float32), *butterfly),
+        ("monarch f64", random, *monarch),
+        ("monarch f32", random.astype(np.float32), *monarch),
     ):
         seconds: dict[str, list[float]] = {"ksd": [], "ours": [], "certified": []}
         for _ in range(5):  # in turn, so that all meet the same machine
-            seconds["ksd"].append(shortest(lambda chain=theirs: ksd(w, chain), 1))
+            seconds["ksd"].append(shortest(functools.partial(ksd, w, theirs), 1))
             seconds["ours"].append(
-                shortest(lambda chain=ours: kronsparse.factorize(w, chain, certify=False), 1)
+                shortest(functools.partial(kronsparse.factorize, w, ours, certify=False), 1)
             )
-            seconds["certified"].append(shortest(lambda chain=ours: kronsparse.factorize(w, chain), 1))
+            seconds["certified"].append(shortest(functools.partial(kronsparse.factorize, w, ours), 1))
         best = {who: min(all_of) for who, all_of in seconds.items()}
         print(
             f"{name} {size}: ksd {best['ksd']:.3f} s, ours {best['ours']:.4f} s "

@@ -89,6 +89,23 @@ class KRONSPARSE_API Chain {
   [[nodiscard]] Chain reduced() const;
   /// The pattern of the product; nothing where it has none.
   [[nodiscard]] std::optional<Pattern> product() const;
+  /// The share of the product's entries that may be other than zero. Counted entry by entry where the product
+  /// has no pattern, which takes rows·cols bits.
+  ///
+  ///     assert(kronsparse::Chain::butterfly(8).density() == 1);
+  [[nodiscard]] double density() const;
+  /// Floating-point operations of a product with so many vectors, a multiplication and an addition for each
+  /// value.
+  [[nodiscard]] std::int64_t flops(std::int64_t batch = 1) const noexcept { return 2 * batch * nnz(); }
+  /// The factors and the product as lines of text.
+  ///
+  ///     const std::string table = kronsparse::Chain::monarch(32, 8, 4).table();
+  ///     assert(table ==
+  ///            "factor   pattern         rows      cols       nnz   density   rank\n"
+  ///            "     0   1x8x4x4           32        16       128     0.250      1\n"
+  ///            "     1   4x4x2x1           16         8        32     0.250\n"
+  ///            "product                    32         8       160     1.000\n");
+  [[nodiscard]] std::string table() const;
   /// The chain with factors `index` and `index` + 1 made one; Error invalid_argument where their product is
   /// not Kronecker-sparse.
   ///

@@ -1,6 +1,8 @@
 // A chain with its values: an operator that is multiplied, added, transposed and fused as a matrix is.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -74,6 +76,33 @@ class Operator {
     std::vector<T> matrix(static_cast<std::size_t>(rows() * cols()));
     multiply({unit.data(), cols(), cols()}, {matrix.data(), rows(), cols()}, {.layout = Layout::batch_last});
     return matrix;
+  }
+
+  /// The Frobenius norm of the matrix, from blocks of its columns that are at most square.
+  ///
+  ///     const kronsparse::Operator<double> two(kronsparse::Chain::dense(1, 2), {{3.0, 4.0}});
+  ///     assert(two.norm() == 5);
+  [[nodiscard]] double norm() const {
+    double squares = 0;  // over largest²: squares of large elements would overflow
+    double largest = 0;
+    const std::int64_t at_once = std::min(rows(), cols());
+    for (std::int64_t first = 0; first < cols(); first += at_once) {
+      const std::int64_t count = std::min(at_once, cols() - first);
+      std::vector<T> unit(static_cast<std::size_t>(count * cols()));
+      for (std::int64_t col = 0; col < count; ++col)
+        unit[static_cast<std::size_t>((col * cols()) + first + col)] = T(1.0F);
+      std::vector<T> columns(static_cast<std::size_t>(count * rows()));
+      multiply({unit.data(), count, cols()}, {columns.data(), count, rows()});
+      for (const T& element : columns) {
+        const auto size = static_cast<double>(std::abs(element));
+        if (size > largest) {
+          squares *= (largest / size) * (largest / size);
+          largest = size;
+        }
+        if (largest > 0) squares += (size / largest) * (size / largest);
+      }
+    }
+    return largest * std::sqrt(squares);
   }
 
   /// The operator of the product of both matrices.

@@ -81,6 +81,20 @@ struct Candidate {
 ///     assert(steps.size() == 2 && steps[0].to_string() == "f32 batch_first B=8 2x2x2x1");
 [[nodiscard]] KRONSPARSE_API std::vector<Problem> steps_of(const Problem& problem);
 
+/// The cost model's seconds of a run of the problem, values being packed. Nothing is run.
+///
+///     using namespace kronsparse;
+///     assert(predicted_seconds(Problem::parse("f32 batch_first B=64 1x64x64x64*64x64x64x1")) > 0);
+[[nodiscard]] KRONSPARSE_API double predicted_seconds(const Problem& problem, Device device = {});
+
+/// The problem's chain with those neighbours fused that make its runs fastest, by the cost model.
+/// Operator::fuse fuses the values.
+///
+///     using namespace kronsparse;
+///     const Chain chain = planned(Problem::parse("f32 batch_first B=1 1x2x2x2*2x2x2x1"));
+///     assert(chain.rows() == 4 && chain.cols() == 4);
+[[nodiscard]] KRONSPARSE_API Chain planned(const Problem& problem, Device device = {});
+
 /// Name and one-line summary of every implementation in this build.
 struct ImplementationInfo {
   std::string name;

@@ -1,7 +1,8 @@
-// Fast transforms as chains: Hadamard, Fourier, cosine and sine, without factors of normalisation, as FFTW
-// and scipy.fft ("backward") have them.
+// Fast transforms as chains: Hadamard, Fourier, cosine and sine, with the conventions of scipy.fft.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <complex>
 #include <cstdint>
 #include <numbers>
@@ -15,6 +16,10 @@
 
 namespace kronsparse {
 
+/// Which factor a transform has: for a Fourier transform of size n, 1, 1/sqrt(n) or 1/n, and the inverse of
+/// that for the inverse transform. `ortho` makes all transforms orthogonal or unitary matrices.
+enum class Norm : std::uint8_t { backward, ortho, forward };
+
 /// An operator with its inputs and outputs in an order of their own: W x = (K x[inputs])[outputs]. No chain
 /// has the permutation of a Fourier transform in it.
 ///
@@ -27,16 +32,16 @@ struct Transform {
   std::vector<std::int64_t> inputs;
   std::vector<std::int64_t> outputs;
 
+  [[nodiscard]] std::int64_t rows() const noexcept { return static_cast<std::int64_t>(outputs.size()); }
+  [[nodiscard]] std::int64_t cols() const noexcept { return 1 + std::ranges::max(inputs); }
+
   /// W x for one vector.
   [[nodiscard]] std::vector<T> operator*(const std::vector<T>& x) const {
+    if (static_cast<std::int64_t>(x.size()) != cols())
+      throw Error(ErrorCode::size_mismatch,
+                  "x: " + std::to_string(x.size()) + " elements given, must be " + std::to_string(cols()));
     std::vector<T> sorted;
-    for (const std::int64_t input : inputs) {
-      if (input >= static_cast<std::int64_t>(x.size()))
-        throw Error(
-            ErrorCode::size_mismatch,
-            "x: " + std::to_string(x.size()) + " elements given, must be more than " + std::to_string(input));
-      sorted.push_back(x[static_cast<std::size_t>(input)]);
-    }
+    for (const std::int64_t input : inputs) sorted.push_back(x[static_cast<std::size_t>(input)]);
     const std::vector<T> all = op * sorted;
     std::vector<T> y;
     for (const std::int64_t output : outputs) y.push_back(all[static_cast<std::size_t>(output)]);
@@ -44,12 +49,22 @@ struct Transform {
   }
 };
 
+namespace detail {
+
+/// The number that the elements of a transform of this size are multiplied by.
+[[nodiscard]] inline double factor_of(Norm norm, std::int64_t size) {
+  const auto n = static_cast<double>(size);
+  return norm == Norm::backward ? 1 : norm == Norm::ortho ? 1 / std::sqrt(n) : 1 / n;
+}
+
+}  // namespace detail
+
 /// The Hadamard matrix of size n = 2^L in Sylvester's order.
 ///
 ///     const auto hadamard = kronsparse::hadamard<float>(8);
 ///     assert((hadamard * std::vector<float>(8, 1.0f))[0] == 8);
 template <class T>
-[[nodiscard]] Operator<T> hadamard(std::int64_t n) {
+[[nodiscard]] Operator<T> hadamard(std::int64_t n, Norm norm = Norm::backward) {
   Chain chain = Chain::butterfly(n);
   std::vector<std::vector<T>> factors;
   for (const Pattern& p : chain.factors()) {
@@ -58,7 +73,7 @@ template <class T>
       for (std::int64_t j = 0; j < p.d; ++j)
         values[static_cast<std::size_t>((((i * 4) + 3) * p.d) + j)] = T(-1.0F);
   }
-  return {std::move(chain), std::move(factors)};
+  return static_cast<T>(detail::factor_of(norm, n)) * Operator<T>(std::move(chain), std::move(factors));
 }
 
 /// The real part of a complex operator, of real factors: each product of complex numbers is three of real
@@ -98,6 +113,13 @@ namespace detail {
 
 using Order = std::vector<std::int64_t>;
 
+/// What is left of n without the primes 2, 3, 5 and 7.
+[[nodiscard]] inline std::int64_t other_primes(std::int64_t n) {
+  for (const std::int64_t prime : {2, 3, 5, 7})
+    while (n % prime == 0) n /= prime;
+  return n;
+}
+
 /// Prime factors in groups of up to 16, or an Error: no chain is for other primes than 2, 3, 5 and 7.
 [[nodiscard]] inline std::vector<std::int64_t> radices_of(std::int64_t n) {
   if (n < 1)
@@ -128,6 +150,25 @@ template <class Real>
   Order order;
   for (std::int64_t index = 0; index < n; ++index) order.push_back(index);
   return order;
+}
+
+/// diag(left) · op · diag(right), of functions of a row and of a column.
+template <class T, class Left, class Right>
+[[nodiscard]] Operator<T> with_diagonals(const Operator<T>& op, const Left& left, const Right& right) {
+  std::vector<std::vector<T>> factors = op.factors();
+  const auto scale = [&](std::size_t index, bool is_left, const auto& number) {
+    const Pattern& f = op.chain()[index];
+    std::size_t at = 0;
+    for (std::int64_t i = 0; i < f.a; ++i)
+      for (std::int64_t k = 0; k < f.b; ++k)
+        for (std::int64_t l = 0; l < f.c; ++l)
+          for (std::int64_t j = 0; j < f.d; ++j)
+            factors[index][at++] *=
+                number(is_left ? (((i * f.b) + k) * f.d) + j : (((i * f.c) + l) * f.d) + j);
+  };
+  scale(0, true, left);
+  scale(factors.size() - 1, false, right);
+  return {op.chain(), std::move(factors)};
 }
 
 /// diag(left) · F_n · diag(right) on inputs in the order that F_n wants: F of size p·m is a factor (blocks,
@@ -163,22 +204,12 @@ template <class Real, class Left, class Right>
     blocks *= p;
   }
   // Rows of the first factor are outputs, columns of the last are inputs.
-  const auto scale = [&](std::size_t index, bool is_left, const auto& number) {
-    const Pattern& f = patterns[index];
-    std::size_t at = 0;
-    for (std::int64_t i = 0; i < f.a; ++i)
-      for (std::int64_t k = 0; k < f.b; ++k)
-        for (std::int64_t l = 0; l < f.c; ++l)
-          for (std::int64_t j = 0; j < f.d; ++j)
-            factors[index][at++] *=
-                number(is_left ? (((i * f.b) + k) * f.d) + j : (((i * f.c) + l) * f.d) + j);
-  };
-  scale(0, true, left);
-  scale(patterns.size() - 1, false,
-        [&](std::int64_t col) { return right(order[static_cast<std::size_t>(col)]); });
+  const Operator<std::complex<Real>> plain(Chain(std::move(patterns)), std::move(factors));
   Order taken;
   for (const std::int64_t index : order) taken.push_back(inputs[static_cast<std::size_t>(index)]);
-  return {{Chain(std::move(patterns)), std::move(factors)}, std::move(taken), std::move(outputs)};
+  return {with_diagonals(plain, left,
+                         [&](std::int64_t col) { return right(order[static_cast<std::size_t>(col)]); }),
+          std::move(taken), std::move(outputs)};
 }
 
 template <class Real>
@@ -186,48 +217,197 @@ template <class Real>
   return {real_part(transform.op), transform.inputs, transform.outputs};
 }
 
+[[nodiscard]] inline Order inverse(const Order& order) {
+  Order result(order.size());
+  for (std::size_t index = 0; index < order.size(); ++index)
+    result[static_cast<std::size_t>(order[index])] = static_cast<std::int64_t>(index);
+  return result;
+}
+
+enum class Wave : std::uint8_t { cosine, sine };
+
+/// The size of the Fourier transform that type 1 goes through; others have factors as if it were 2·n.
+[[nodiscard]] inline std::int64_t period(Wave wave, std::int64_t n, int type) {
+  return type > 1 ? 2 * n : wave == Wave::cosine ? 2 * (n - 1) : 2 * (n + 1);
+}
+
+/// The matrix itself: for type 1 where the size of its Fourier transform has other primes.
+template <class Real>
+[[nodiscard]] Transform<Real> dense_type1(Wave wave, std::int64_t n) {
+  const bool is_cosine = wave == Wave::cosine;
+  const std::int64_t size = period(wave, n, 1);
+  std::vector<Real> values;
+  for (std::int64_t k = 0; k < n; ++k)
+    for (std::int64_t t = 0; t < n; ++t) {
+      const std::int64_t turns = (is_cosine ? k * t : (k + 1) * (t + 1)) % size;
+      const double angle = 2 * std::numbers::pi * static_cast<double>(turns) / static_cast<double>(size);
+      const double number =
+          is_cosine ? (t == 0 || t == n - 1 ? 1 : 2) * std::cos(angle) : 2 * std::sin(angle);
+      values.push_back(static_cast<Real>(number));
+    }
+  return {{Pattern{1, n, n, 1}, {std::move(values)}}, counted(n), counted(n)};
+}
+
+/// A Fourier transform of the inputs and their mirror image.
+template <class Real>
+[[nodiscard]] Transform<Real> type1(Wave wave, std::int64_t n) {
+  using Complex = std::complex<Real>;
+  const std::int64_t size = period(wave, n, 1);
+  if (other_primes(size) != 1) return dense_type1<Real>(wave, n);
+  Order inputs;
+  if (wave == Wave::cosine) {
+    for (std::int64_t t = 0; t < size; ++t) inputs.push_back(t < n ? t : size - t);
+    const auto one = [](std::int64_t) { return Complex(1); };
+    return real_part_of(fourier<Real>(size, -1, one, one, inputs, counted(n)));
+  }
+  // 0, x, 0, -x from behind: what stands for a 0 is multiplied by it.
+  for (std::int64_t t = 0; t < size; ++t)
+    inputs.push_back(t % (n + 1) == 0 ? 0 : t <= n ? t - 1 : size - t - 1);
+  const auto sign = [n](std::int64_t t) {
+    return Complex(t % (n + 1) == 0 ? Real(0) : t <= n ? Real(1) : Real(-1));
+  };
+  Order outputs;
+  for (std::int64_t k = 0; k < n; ++k) outputs.push_back(k + 1);
+  return real_part_of(fourier<Real>(
+      size, -1, [](std::int64_t) { return Complex(0, 1); }, sign, inputs, outputs));
+}
+
+/// 2·Re(exp(-iπk/2n)·F), on even inputs followed by odd ones from behind. Sines are the cosines of x with
+/// every other sign changed, from behind.
+template <class Real>
+[[nodiscard]] Transform<Real> type2(Wave wave, std::int64_t n) {
+  Order inputs;
+  for (std::int64_t t = 0; t < n; t += 2) inputs.push_back(t);
+  for (std::int64_t t = n - 1 - (n % 2); t > 0; t -= 2) inputs.push_back(t);
+  const auto left = [n](std::int64_t k) {
+    return Real(2) * unit<Real>(-static_cast<double>(k) / (4.0 * static_cast<double>(n)));
+  };
+  const auto sign = [&](std::int64_t t) {
+    const bool is_odd = inputs[static_cast<std::size_t>(t)] % 2 != 0;
+    return std::complex<Real>(wave == Wave::sine && is_odd ? Real(-1) : Real(1));
+  };
+  Order outputs = counted(n);
+  if (wave == Wave::sine) std::ranges::reverse(outputs);
+  return real_part_of(fourier<Real>(n, -1, left, sign, inputs, outputs));
+}
+
+/// The transpose of type 2, one input of which counts half.
+template <class Real>
+[[nodiscard]] Transform<Real> type3(Wave wave, std::int64_t n) {
+  const Transform<Real> transform = type2<Real>(wave, n);
+  Order inputs = inverse(transform.outputs);
+  const std::int64_t end = wave == Wave::cosine ? 0 : n - 1;
+  Operator<Real> op = with_diagonals(
+      transform.op.transposed(), [](std::int64_t) { return Real(1); },
+      [&](std::int64_t col) { return inputs[static_cast<std::size_t>(col)] == end ? Real(0.5) : Real(1); });
+  return {std::move(op), std::move(inputs), inverse(transform.inputs)};
+}
+
+/// 2·Re of a Fourier transform between two diagonals gives outputs with even numbers up to 2n; X(2n-1-k) =
+/// -X(k) has the odd ones. Sines are cosines of inputs from behind, with every other output negated.
+template <class Real>
+[[nodiscard]] Transform<Real> type4(Wave wave, std::int64_t n) {
+  const auto size = static_cast<double>(n);
+  Order numbers;  // which output the m-th is
+  for (std::int64_t m = 0; m < n; ++m) numbers.push_back(2 * m < n ? 2 * m : (2 * n) - 1 - (2 * m));
+  const auto left = [&](std::int64_t m) {
+    const bool is_odd = numbers[static_cast<std::size_t>(m)] % 2 != 0;
+    const bool is_negative = (2 * m >= n) != (wave == Wave::sine && is_odd);
+    return Real(is_negative ? -2 : 2) * unit<Real>(-static_cast<double>((4 * m) + 1) / (8 * size));
+  };
+  const auto right = [&](std::int64_t m) { return unit<Real>(-static_cast<double>(m) / (4 * size)); };
+  Order inputs = counted(n);
+  if (wave == Wave::sine) std::ranges::reverse(inputs);
+  return real_part_of(fourier<Real>(n, -1, left, right, inputs, inverse(numbers)));
+}
+
+/// With the factors of a norm; `ortho` also weighs inputs and outputs at an end of the cosines.
+template <class Real>
+[[nodiscard]] Transform<Real> normalised(Transform<Real> transform, Wave wave, std::int64_t n, int type,
+                                         Norm norm) {
+  if (norm == Norm::backward) return transform;
+  const auto factor = static_cast<Real>(factor_of(norm, period(wave, n, type)));
+  const std::int64_t end = wave == Wave::cosine ? 0 : n - 1;
+  const bool has_two_ends = type == 1 && wave == Wave::cosine;
+  const auto is_end = [&](std::int64_t index) {
+    return norm == Norm::ortho && (index == end || (has_two_ends && index == n - 1));
+  };
+  const auto root = static_cast<Real>(std::numbers::sqrt2);
+  std::vector<Real> rows(static_cast<std::size_t>(transform.op.rows()), factor);
+  for (std::int64_t output = 0; output < n; ++output)
+    if (is_end(output) && (type == 2 || has_two_ends))
+      rows[static_cast<std::size_t>(transform.outputs[static_cast<std::size_t>(output)])] /= root;
+  transform.op = with_diagonals(
+      transform.op, [&](std::int64_t row) { return rows[static_cast<std::size_t>(row)]; },
+      [&](std::int64_t col) {
+        const std::int64_t input = transform.inputs[static_cast<std::size_t>(col)];
+        return is_end(input) && (type == 3 || has_two_ends) ? root : Real(1);
+      });
+  return transform;
+}
+
+template <class Real>
+[[nodiscard]] Transform<Real> wave_transform(Wave wave, std::int64_t n, int type, Norm norm) {
+  if (type < 1 || type > 4)
+    throw Error(ErrorCode::invalid_argument,
+                "type: " + std::to_string(type) + " given, must be one of 1, 2, 3, 4");
+  const std::int64_t least = type == 1 && wave == Wave::cosine ? 2 : 1;
+  if (n < least)
+    throw Error(ErrorCode::invalid_argument, "n: " + std::to_string(n) + " given, must be at least " +
+                                                 std::to_string(least) + (least > 1 ? " for type 1" : ""));
+  Transform<Real> transform = type == 1   ? type1<Real>(wave, n)
+                              : type == 2 ? type2<Real>(wave, n)
+                              : type == 3 ? type3<Real>(wave, n)
+                                          : type4<Real>(wave, n);
+  return normalised(std::move(transform), wave, n, type, norm);
+}
+
 }  // namespace detail
 
 /// sum_t x[t]·exp(-2πi·t·k/n), n having the prime factors 2, 3, 5 and 7 (Error unsupported otherwise).
 template <class Real>
-[[nodiscard]] Transform<std::complex<Real>> dft(std::int64_t n) {
+[[nodiscard]] Transform<std::complex<Real>> dft(std::int64_t n, Norm norm = Norm::backward) {
   const auto one = [](std::int64_t) { return std::complex<Real>(1); };
-  return detail::fourier<Real>(n, -1, one, one, detail::counted(n), detail::counted(n));
+  const auto part = [&](std::int64_t) {
+    return std::complex<Real>(static_cast<Real>(detail::factor_of(norm, n)));
+  };
+  return detail::fourier<Real>(n, -1, part, one, detail::counted(n), detail::counted(n));
 }
 
-/// The inverse of dft: sum_t x[t]·exp(2πi·t·k/n)/n.
+/// The inverse of dft with the same norm: without one, sum_t x[t]·exp(2πi·t·k/n)/n.
 template <class Real>
-[[nodiscard]] Transform<std::complex<Real>> idft(std::int64_t n) {
+[[nodiscard]] Transform<std::complex<Real>> idft(std::int64_t n, Norm norm = Norm::backward) {
+  const Norm opposite = norm == Norm::backward  ? Norm::forward
+                        : norm == Norm::forward ? Norm::backward
+                                                : Norm::ortho;
   const auto one = [](std::int64_t) { return std::complex<Real>(1); };
-  const auto part = [n](std::int64_t) { return std::complex<Real>(Real(1) / static_cast<Real>(n)); };
+  const auto part = [&](std::int64_t) {
+    return std::complex<Real>(static_cast<Real>(detail::factor_of(opposite, n)));
+  };
   return detail::fourier<Real>(n, 1, part, one, detail::counted(n), detail::counted(n));
 }
 
-/// Type 2: 2·sum_t x[t]·cos(π·k·(2t+1)/2n), of real factors.
+/// The cosine transform of a type from 1 to 4, as scipy.fft.dct has it, of real factors. Type 2 is
+/// 2·sum_t x[t]·cos(π·k·(2t+1)/2n). n has the prime factors 2, 3, 5 and 7 (Error unsupported otherwise); for
+/// type 1 it has any, and where 2·(n-1) has others, the transform is one dense factor.
+///
+///     using namespace kronsparse;
+///     const auto cosines = dct<double>(4, 2, Norm::ortho);
+///     const auto back = dct<double>(4, 3, Norm::ortho);  // the transpose, and so the inverse
+///     assert(std::abs((back * (cosines * std::vector<double>{1, 2, 3, 4}))[2] - 3) < 1e-14);
 template <class Real>
-[[nodiscard]] Transform<Real> dct(std::int64_t n) {
-  detail::Order inputs;  // even ones, then odd ones from behind
-  for (std::int64_t t = 0; t < n; t += 2) inputs.push_back(t);
-  for (std::int64_t t = n - 1 - (n % 2); t > 0; t -= 2) inputs.push_back(t);
-  const auto left = [n](std::int64_t k) {
-    return Real(2) * detail::unit<Real>(-static_cast<double>(k) / (4.0 * static_cast<double>(n)));
-  };
-  const auto one = [](std::int64_t) { return std::complex<Real>(1); };
-  return detail::real_part_of(detail::fourier<Real>(n, -1, left, one, inputs, detail::counted(n)));
+[[nodiscard]] Transform<Real> dct(std::int64_t n, int type = 2, Norm norm = Norm::backward) {
+  return detail::wave_transform<Real>(detail::Wave::cosine, n, type, norm);
 }
 
-/// Type 2: 2·sum_t x[t]·sin(π·(k+1)·(2t+1)/2n), of real factors: the cosines of x with every other sign
-/// changed.
+/// The sine transform of a type from 1 to 4, as scipy.fft.dst has it, of real factors. Type 2 is
+/// 2·sum_t x[t]·sin(π·(k+1)·(2t+1)/2n). Sizes are those of dct; type 1 goes through 2·(n+1).
+///
+///     const auto sines = kronsparse::dst<double>(3, 1);
+///     assert(std::abs((sines * std::vector<double>{0, 1, 0})[0] - std::sqrt(2.0)) < 1e-15);
 template <class Real>
-[[nodiscard]] Transform<Real> dst(std::int64_t n) {
-  Transform<Real> transform = dct<Real>(n);
-  std::vector<std::vector<Real>> factors = transform.op.factors();
-  // The last factor is [1 0 1]^T (x) 1: its columns are inputs.
-  for (std::size_t index = 0; index < factors.back().size(); ++index)
-    if (transform.inputs[index % static_cast<std::size_t>(n)] % 2 != 0)
-      factors.back()[index] = -factors.back()[index];
-  detail::Order outputs(transform.outputs.rbegin(), transform.outputs.rend());
-  return {{transform.op.chain(), std::move(factors)}, std::move(transform.inputs), std::move(outputs)};
+[[nodiscard]] Transform<Real> dst(std::int64_t n, int type = 2, Norm norm = Norm::backward) {
+  return detail::wave_transform<Real>(detail::Wave::sine, n, type, norm);
 }
 
 }  // namespace kronsparse

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kronsparse import _native
+from kronsparse.alternating import alternating
 from kronsparse.chains import Chain, ChainLike, as_chain, for_budget
 from kronsparse.checks import as_size, check_option
 from kronsparse.least_squares import improved, round_to, rounded, squared_error
@@ -40,9 +41,11 @@ class Factorization:
     @property
     def ratio(self) -> float:
         """error / lower_bound: how many times worse than the best product this can be, at most; 1 where both
-        are 0 to rounding."""
+        are 0 to rounding, infinite where nothing is known."""
         rounding = 1e-14 if self.factors[0].dtype.name in ("float64", "complex128") else 1e-5
-        return 1.0 if self.error < rounding else self.error / max(self.lower_bound, 1e-300)
+        if self.error < rounding:
+            return 1.0
+        return self.error / self.lower_bound if self.lower_bound > 0 else math.inf
 
     @property
     def operator(self) -> KSOperator:
@@ -90,9 +93,12 @@ def factorize(
     """Kronecker-sparse factors whose product is close to w: a matrix of real or complex numbers.
 
     `chain` is a list of patterns, its text, a name with parameters, or the number of parameters to spend
-    (`kronsparse.for_budget`). It must be chainable (`Chain.is_chainable`). Two factors are the best there
+    (`kronsparse.for_budget`). Where it is chainable (`Chain.is_chainable`), two factors are the best there
     are; more are found by the hierarchical algorithm of Le, Zheng, Riccietti and Gribonval ("Butterfly
-    factorization with error guarantees", 2025).
+    factorization with error guarantees", 2025). A chain that is not chainable, such as "kaleidoscope" or
+    "blast", may have no best product: factors are then improved one by one from several starts, in `polish`
+    sweeps (20 where that is 0), and nothing says how good they could be: `upper_bound` is infinite, and
+    `lower_bound` only counts what lies outside of the product's support.
 
     - `order`: "left", "right" or "balanced", or the splits 1..L-1 (of the reduced chain) in any order
     - `orthonormal`: keeps the other factors orthonormal when one is split, so that its error is the product's
@@ -185,6 +191,18 @@ def _factorize(
     certify: bool,
     progress: Callable[[float], object] | None,
 ) -> Factorization:
+    if not chain.is_chainable:
+        if device != "cpu" or splits:
+            raise ValueError(
+                f"chain: {chain} is not chainable, so device must be 'cpu' and order a word; "
+                f"device {device!r} and {len(splits)} splits given"
+            )
+
+        def part(of: Chain) -> list[Array]:
+            return _factorize(matrix, of, order, [], orthonormal, 0, device, False, None).factors
+
+        factors, error, lower = alternating(matrix, chain, polish, part, progress)
+        return Factorization(factors, chain, error, lower, math.inf, ())
     if device != "cpu":
         from kronsparse.torch.factorization import factorize_array
 

@@ -186,8 +186,8 @@ def idft(
 def dct(n: int, type: int = 2, norm: str = "backward", dtype: DTypeLike = np.float64) -> Transform:
     """scipy.fft.dct of size n, types 1 to 4, as a chain of real factors.
 
-    Type 1 goes through a Fourier transform of size 2·(n-1); where that has other primes, it is one dense
-    factor.
+    Type 1 goes through a Fourier transform of size 2·(n-1), so that n itself may have any primes; where
+    2·(n-1) has others than 2, 3, 5 and 7, it is one dense factor.
 
     >>> np.allclose(dct(3).to_dense()[0], 2)
     True
@@ -321,7 +321,7 @@ def _cosine_or_sine(name: str, n: int, kind: int, norm: str) -> Transform:
         raise ValueError(f"type: {kind!r} given, must be one of 1, 2, 3, 4")
     if kind == 1 and name == "dct" and n < 2:
         raise ValueError(f"n: {n} given, must be at least 2 for type 1")
-    if not is_smooth(n):
+    if kind != 1 and not is_smooth(n):
         raise ValueError(
             f"n: {n} given, must have no prime factor but 2, 3, 5 and 7, here {max(_prime_factors(n))}"
         )

@@ -1,6 +1,7 @@
 #include "kronsparse/chain.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "core/message.hpp"
@@ -98,6 +99,45 @@ std::optional<Pattern> Chain::product() const {
   std::optional<Pattern> product = factors_.front();
   for (std::size_t index = 1; index < size() && product; ++index) product = product->times(factors_[index]);
   return product;
+}
+
+double Chain::density() const {
+  if (const std::optional<Pattern> pattern = product()) return pattern->density();
+  // Rows of the product's support, a bit for each column, from the last factor on.
+  constexpr std::int64_t bits = 64;
+  const std::int64_t words = (cols() + bits - 1) / bits;
+  std::vector<std::uint64_t> support(static_cast<std::size_t>(cols() * words));
+  for (std::int64_t col = 0; col < cols(); ++col)
+    support[static_cast<std::size_t>((col * words) + (col / bits))] |= std::uint64_t{1} << (col % bits);
+  for (std::size_t index = size(); index-- > 0;) {
+    const Pattern& f = factors_[index];
+    std::vector<std::uint64_t> larger(static_cast<std::size_t>(f.rows() * words));
+    for (std::int64_t row = 0; row < f.rows(); ++row)
+      for (std::int64_t l = 0; l < f.c; ++l) {
+        const std::int64_t col = (((row / (f.b * f.d) * f.c) + l) * f.d) + (row % f.d);
+        for (std::int64_t word = 0; word < words; ++word)
+          larger[static_cast<std::size_t>((row * words) + word)] |=
+              support[static_cast<std::size_t>((col * words) + word)];
+      }
+    support = std::move(larger);
+  }
+  double entries = 0;
+  for (const std::uint64_t word : support) entries += std::popcount(word);
+  return entries / (static_cast<double>(rows()) * static_cast<double>(cols()));
+}
+
+std::string Chain::table() const {
+  std::string text = "factor   pattern         rows      cols       nnz   density   rank\n";
+  const std::vector<std::int64_t> rank_of = ranks();
+  for (std::size_t index = 0; index < size(); ++index) {
+    const Pattern& f = factors_[index];
+    text += message("{:>6}   {:<12}{:>8}{:>10}{:>10}{:>10.3f}", index, f.to_string(), f.rows(), f.cols(),
+                    f.nnz(), f.density());
+    if (index < rank_of.size())
+      text += message("{:>7}", rank_of[index] == 0 ? "none" : std::to_string(rank_of[index]));
+    text += '\n';
+  }
+  return text + message("product  {:<12}{:>8}{:>10}{:>10}{:>10.3f}\n", "", rows(), cols(), nnz(), density());
 }
 
 Chain Chain::fuse(std::size_t index) const {

@@ -1,7 +1,9 @@
 #include "kronsparse/plan.hpp"
 
 #include <atomic>
+#include <limits>
 #include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -201,6 +203,40 @@ double Plan::predicted_packing_seconds(const Batch& batch) const {
 std::size_t Plan::packed_bytes() const {
   const State& state = checked_state(state_, "plan");
   return state.kept ? state.kept->bytes() : 0;
+}
+
+double predicted_seconds(const Problem& problem, Device device) {
+  return Plan(problem, device).predicted_seconds(batch_of(problem));
+}
+
+Chain planned(const Problem& problem, Device device) {
+  problem.validate();
+  const std::vector<Pattern>& factors = problem.chain.factors();
+  /// The fastest way to run the factors from one on: its seconds, its first factor, and where that ends.
+  struct Way {
+    double seconds = std::numeric_limits<double>::infinity();
+    Pattern first;
+    std::size_t end = 0;
+  };
+  std::vector<Way> ways(factors.size() + 1);
+  ways.back().seconds = 0;
+  for (std::size_t begin = factors.size(); begin-- > 0;) {
+    std::optional<Pattern> product = factors[begin];
+    for (std::size_t end = begin + 1; product; ++end) {
+      Problem step{.chain = *product, .batch = problem.batch, .dtype = problem.dtype};
+      step.layout = problem.layout;
+      step.operation = problem.operation;
+      step.mode = problem.mode;
+      const double seconds = predicted_seconds(step, device) + ways[end].seconds;
+      if (seconds < ways[begin].seconds) ways[begin] = {seconds, *product, end};
+      if (end == factors.size()) break;
+      product = product->times(factors[end]);
+    }
+  }
+  std::vector<Pattern> chosen;
+  for (std::size_t begin = 0; begin < factors.size(); begin = ways[begin].end)
+    chosen.push_back(ways[begin].first);
+  return Chain(std::move(chosen));
 }
 
 }  // namespace kronsparse

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "factorize/laguerre.hpp"
+
 namespace kronsparse::factorization {
 namespace {
 
@@ -160,45 +162,12 @@ class Diagonaliser {
     e_[last - 1] = f;
   }
 
-  /// The largest singular value of the first k rows, from above, by Laguerre's method on the characteristic
-  /// polynomial p of B^T·B: G = p'/p and H = G' of it. 0 where that takes long.
+  /// The largest singular value of the first k rows, from B^T·B. 0 where that takes long.
   [[nodiscard]] double largest_value(std::int64_t k) const {
-    constexpr int most_steps = 40;
-    const auto n = static_cast<double>(k);
-    double bound = 0;  // on the eigenvalues of B^T·B: rows' sums
-    for (std::int64_t t = 0; t < k; ++t) {
-      const double before = t > 0 ? e_[t - 1] : 0;
-      bound =
-          std::max(bound, (d_[t] * d_[t]) + (before * before) + std::abs(d_[t] * (t + 1 < k ? e_[t] : 0)) +
-                              (t > 0 ? std::abs(d_[t - 1] * before) : 0));
-    }
-    double x = bound * (1 + 1e-12);
-    for (int step = 0; step < most_steps; ++step) {
-      // q: the pivots of B^T·B - x, all negative; u and v: their first and second derivative.
-      double q = (d_[0] * d_[0]) - x;
-      double u = -1;
-      double v = 0;
-      double g = u / q;
-      double h = -g * g;
-      for (std::int64_t t = 1; t < k; ++t) {
-        const double inverse = 1 / q;
-        const double corner = d_[t - 1] * e_[t - 1];
-        const double ratio = corner * corner * inverse;
-        const double slope = u * inverse;
-        v = ratio * ((v * inverse) - (2 * slope * slope));
-        u = -1 + (ratio * slope);
-        q = (d_[t] * d_[t]) + (e_[t - 1] * e_[t - 1]) - x - ratio;
-        if (q >= 0) return step == 0 ? 0 : std::sqrt(x);  // rounding has led to the other side
-        const double share = u / q;
-        g += share;
-        h += (v / q) - (share * share);
-      }
-      const double spread = (n - 1) * ((-n * h) - (g * g));
-      const double down = n / (g + std::sqrt(std::max(spread, 0.0)));
-      x -= down;
-      if (down <= 4 * std::numeric_limits<double>::epsilon() * x) return std::sqrt(x);
-    }
-    return 0;
+    const LargestEigenvalue found = largest_eigenvalue(
+        k, [&](std::int64_t t) { return (d_[t] * d_[t]) + (t > 0 ? e_[t - 1] * e_[t - 1] : 0); },
+        [&](std::int64_t t) { return d_[t] * e_[t]; });
+    return found.has_converged ? std::sqrt(found.value) : 0;
   }
 
   double* d_;

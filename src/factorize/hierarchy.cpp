@@ -1,12 +1,14 @@
 #include "factorize/hierarchy.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <complex>
 #include <numeric>
 
 #include "factorize/low_rank.hpp"
 #include "factorize/parallel.hpp"
+#include "factorize/rank_one.hpp"
 #include "factorize/reflector.hpp"
 #include "factorize/split.hpp"
 
@@ -86,38 +88,44 @@ double work_of(const Split& split) {
   return static_cast<double>(split.blocks()) * ((2 * small * small * large) + (40 * small * small) + 100);
 }
 
-/// Calls use(worker, block) for every block of a split, on all threads; sums up what it returns. Between
-/// pieces of about a tenth of a second, the tick. Sums are those of one thread: the result is always the
-/// same.
-template <class T, class Use>
-double over_blocks(const Split& split, LowRank<T> (*make)(const Split&), const Tick& tick, const Use& use) {
+/// Calls use(worker, index) for indices up to `count`, on all threads, each with a worker of make(); sums up
+/// what it returns. Between pieces of about a tenth of a second, the tick. Sums are those of one thread: the
+/// result is always the same. `work` is that of one index.
+template <class Make, class Use>
+double over_indices(std::int64_t count, double work, const Make& make, const Tick& tick, const Use& use) {
+  using Worker = decltype(make());
   constexpr double work_at_once = 2e8;
   constexpr double work_of_range = 2e5;
-  const std::int64_t blocks = split.blocks();
-  const double work = work_of(split) / static_cast<double>(blocks);
   const std::int64_t in_range = std::max<std::int64_t>(1, static_cast<std::int64_t>(work_of_range / work));
   const std::int64_t at_once =
       in_range *
       std::max<std::int64_t>(2 * thread_count(),
                              static_cast<std::int64_t>(work_at_once / work / static_cast<double>(in_range)));
-  auto maker = [&] { return make(split); };
-  Lent<LowRank<T>, decltype(maker)> workers(maker);
-  std::vector<double> sums(static_cast<std::size_t>((std::min(at_once, blocks) + in_range - 1) / in_range));
+  Lent<Worker, Make> workers(make);
+  std::vector<double> sums(static_cast<std::size_t>((std::min(at_once, count) + in_range - 1) / in_range));
   double sum = 0;
-  for (std::int64_t begin = 0; begin < blocks; begin += at_once) {
-    const std::int64_t count = std::min(at_once, blocks - begin);
-    for_ranges(count, in_range, [&](std::int64_t first, std::int64_t last) {
-      workers.with([&](LowRank<T>& worker) {
+  for (std::int64_t begin = 0; begin < count; begin += at_once) {
+    const std::int64_t many = std::min(at_once, count - begin);
+    for_ranges(many, in_range, [&](std::int64_t first, std::int64_t last) {
+      workers.with([&](Worker& worker) {
         double part = 0;
-        for (std::int64_t block = first; block < last; ++block) part += use(worker, begin + block);
+        for (std::int64_t index = first; index < last; ++index) part += use(worker, begin + index);
         sums[static_cast<std::size_t>(first / in_range)] = part;
       });
     });
-    for (std::int64_t range = 0; range * in_range < count; ++range)
+    for (std::int64_t range = 0; range * in_range < many; ++range)
       sum += sums[static_cast<std::size_t>(range)];
-    tick(static_cast<double>(count) * work);
+    tick(static_cast<double>(many) * work);
   }
   return sum;
+}
+
+/// The same for every block of a split.
+template <class T, class Use>
+double over_blocks(const Split& split, LowRank<T> (*make)(const Split&), const Tick& tick, const Use& use) {
+  return over_indices(
+      split.blocks(), work_of(split) / static_cast<double>(split.blocks()), [&] { return make(split); }, tick,
+      use);
 }
 
 template <class T>
@@ -258,6 +266,23 @@ void Hierarchy<T>::move_left() {
 template <class T>
 double error_of_split(const Pattern& left, const Pattern& right, const T* values, const Tick& tick) {
   const Split split(left, right);
+  if constexpr (!is_complex_type<T>)
+    if (split.rank() == 1 && std::min(split.rows(), split.cols()) > 1) {
+      constexpr std::int64_t at_once = RankOneDistances::at_once;
+      const std::int64_t groups = (split.blocks() + at_once - 1) / at_once;
+      return over_indices(
+          groups, work_of(split) / static_cast<double>(groups),
+          [&] { return RankOneDistances(split.rows(), split.cols()); }, tick,
+          [&](RankOneDistances& worker, std::int64_t group) {
+            std::array<Place, at_once> places{};
+            const std::int64_t first = group * at_once;
+            const std::int64_t count = std::min(at_once, split.blocks() - first);
+            for (std::int64_t block = 0; block < count; ++block)
+              places[static_cast<std::size_t>(block)] = split.in_product(first + block);
+            worker.read(values, places, count);
+            return worker.lower_bound();
+          });
+    }
   return over_blocks<T>(split, &worker_of_left<T>, tick, [&](LowRank<T>& worker, std::int64_t block) {
     read(worker.block(), values, split.in_product(block), split.rows(), split.cols());
     return worker.tail();

@@ -52,7 +52,8 @@ class Hierarchy {
   std::size_t centre_ = 0;
 };
 
-/// The squared error of the best two factors with these patterns, whose product has these values.
+/// The squared error of the best two factors with these patterns, whose product has these values; where
+/// blocks are real and of rank 1, less by their rounding (RankOneDistances).
 template <class T>
 [[nodiscard]] double error_of_split(const Pattern& left, const Pattern& right, const T* values,
                                     const Tick& tick);

@@ -60,6 +60,14 @@ def test_any_radices(radices):
     assert_same(op, np.fft.fft(np.eye(24), axis=0))
 
 
+def test_type_1_takes_any_size():
+    """17 is a prime that no chain takes, but 2·16 has none; 2·22 has one, so that the transform is dense."""
+    for n, factors in ((17, True), (23, False)):
+        op = dct(n, 1)
+        assert (len(op.factors) > 1) == factors
+        assert_same(op, scipy.fft.dct(np.eye(n), 1, axis=0))
+
+
 @pytest.mark.parametrize("make", [dft, lambda n: dct(n, 1), lambda n: dst(n, 1), dct, lambda n: dct(n, 3)])
 def test_transforms_are_linear_operators(make):
     op = make(12)

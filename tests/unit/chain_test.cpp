@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
 #include "expect_error.hpp"
 #include "kronsparse/device.hpp"
+#include "kronsparse/operator.hpp"
 
 namespace kronsparse {
 namespace {
@@ -87,6 +89,28 @@ TEST(Chain, WhatFollowsFromPatterns) {
   EXPECT_EQ(Chain::kaleidoscope(8).ranks(), (std::vector<std::int64_t>{1, 1, 2, 0, 0}));
   EXPECT_FALSE(Chain::kaleidoscope(8).is_chainable());
   EXPECT_EQ((Chain{{2, 3, 3, 1}, {3, 2, 2, 1}}.product()), std::nullopt);
+}
+
+/// Entries that may differ from zero are those of a product of matrices of ones.
+TEST(Chain, DensityCountsEntries) {
+  for (const Chain& chain : {Chain::kaleidoscope(8), Chain::blast(12, 6, 3, 1), Chain::boft(32, 4, 2),
+                             Chain{{2, 3, 3, 1}, {3, 2, 2, 1}}, Chain{{3, 1, 1, 2}, {2, 3, 1, 1}}}) {
+    SCOPED_TRACE(chain.to_string());
+    std::vector<std::vector<double>> ones;
+    for (const Pattern& pattern : chain.factors()) ones.emplace_back(pattern.nnz(), 1.0);
+    const std::vector<double> matrix = Operator<double>(chain, ones).to_dense();
+    const auto entries = std::ranges::count_if(matrix, [](double entry) { return entry != 0; });
+    EXPECT_DOUBLE_EQ(chain.density(), static_cast<double>(entries) / static_cast<double>(matrix.size()));
+    EXPECT_EQ(chain.flops(3), 6 * chain.nnz());
+  }
+}
+
+TEST(Chain, TableNamesPairsThatAreNotChainable) {
+  EXPECT_EQ((Chain{{2, 3, 3, 1}, {3, 2, 2, 1}}.table()),
+            "factor   pattern         rows      cols       nnz   density   rank\n"
+            "     0   2x3x3x1            6         6        18     0.500   none\n"
+            "     1   3x2x2x1            6         6        12     0.333\n"
+            "product                     6         6        30     0.667\n");
 }
 
 TEST(Chain, WrongFamilies) {

@@ -125,8 +125,85 @@ TEST(Transforms, AreTheirDefinitions) {
   expect_error(ErrorCode::unsupported, "n: 22 given, must have no prime factor but 2, 3, 5 and 7, here 11",
                [] { (void)dft<float>(22); });
   expect_error(ErrorCode::invalid_argument, "n: 0 given, must be at least 1", [] { (void)dft<float>(0); });
-  expect_error(ErrorCode::size_mismatch, "x: 3 elements given, must be more than 3",
+  expect_error(ErrorCode::size_mismatch, "x: 3 elements given, must be 4",
                [] { (void)(dct<float>(4) * std::vector<float>(3)); });
+  expect_error(ErrorCode::invalid_argument, "type: 5 given, must be one of 1, 2, 3, 4",
+               [] { (void)dct<float>(4, 5); });
+  expect_error(ErrorCode::invalid_argument, "n: 1 given, must be at least 2 for type 1",
+               [] { (void)dct<float>(1, 1); });
+  expect_error(ErrorCode::invalid_argument, "n: 0 given, must be at least 1", [] { (void)dst<float>(0, 1); });
+  expect_error(ErrorCode::unsupported, "n: 11 given, must have no prime factor but 2, 3, 5 and 7, here 11",
+               [] { (void)dst<float>(11, 4); });
+}
+
+/// Element (k, t) of a cosine or sine transform by its definition, unnormalised.
+double element_of(bool is_cosine, int type, std::size_t size, std::size_t row, std::size_t col) {
+  using std::numbers::pi;
+  const auto n = static_cast<double>(size);
+  const auto k = static_cast<double>(row);
+  const auto t = static_cast<double>(col);
+  if (is_cosine) {
+    if (type == 1) return (col == 0 || col + 1 == size ? 1 : 2) * std::cos(pi * k * t / (n - 1));
+    if (type == 2) return 2 * std::cos(pi * k * (2 * t + 1) / (2 * n));
+    if (type == 3) return (col == 0 ? 1 : 2) * std::cos(pi * (2 * k + 1) * t / (2 * n));
+    return 2 * std::cos(pi * (2 * k + 1) * (2 * t + 1) / (4 * n));
+  }
+  if (type == 1) return 2 * std::sin(pi * (k + 1) * (t + 1) / (n + 1));
+  if (type == 2) return 2 * std::sin(pi * (k + 1) * (2 * t + 1) / (2 * n));
+  if (type == 3) return (col + 1 == size ? 1 : 2) * std::sin(pi * (2 * k + 1) * (t + 1) / (2 * n));
+  return 2 * std::sin(pi * (2 * k + 1) * (2 * t + 1) / (4 * n));
+}
+
+/// All types at sizes with and without a dense factor for type 1, by their definition; and each of the norms:
+/// `forward` divides by what `ortho` divides by twice, and `ortho` makes matrices orthogonal.
+TEST(Transforms, CosinesAndSinesOfEveryType) {
+  for (const std::size_t n : {2U, 3U, 5U, 8U, 12U, 14U})
+    for (const bool is_cosine : {true, false})
+      for (const int type : {1, 2, 3, 4}) {
+        SCOPED_TRACE(std::to_string(n) + (is_cosine ? " cosine " : " sine ") + std::to_string(type));
+        const auto size = static_cast<std::int64_t>(n);
+        const auto made = [&](Norm norm) {
+          const auto transform = is_cosine ? dct<double>(size, type, norm) : dst<double>(size, type, norm);
+          EXPECT_EQ(transform.rows(), size);
+          EXPECT_EQ(transform.cols(), size);
+          std::vector<std::vector<double>> columns;
+          for (std::size_t t = 0; t < n; ++t) {
+            std::vector<double> x(n);
+            x[t] = 1;
+            columns.push_back(transform * x);
+          }
+          return columns;
+        };
+        const auto backward = made(Norm::backward);
+        const auto ortho = made(Norm::ortho);
+        const auto forward = made(Norm::forward);
+        const double divisor =
+            type > 1 ? 2.0 * static_cast<double>(n) : 2.0 * (static_cast<double>(n) + (is_cosine ? -1 : 1));
+        for (std::size_t t = 0; t < n; ++t)
+          for (std::size_t k = 0; k < n; ++k) {
+            EXPECT_NEAR(backward[t][k], element_of(is_cosine, type, n, k, t), 1e-13);
+            EXPECT_NEAR(forward[t][k], backward[t][k] / divisor, 1e-14);
+            double product = 0;
+            for (std::size_t row = 0; row < n; ++row) product += ortho[t][row] * ortho[k][row];
+            EXPECT_NEAR(product, t == k ? 1 : 0, 1e-13);
+          }
+      }
+}
+
+TEST(Transforms, NormsOfFourierAndHadamard) {
+  const std::vector<std::complex<double>> x{1, 2, {0, 3}, 4, 5, 6};
+  for (const Norm norm : {Norm::backward, Norm::ortho, Norm::forward}) {
+    const auto back = idft<double>(6, norm) * (dft<double>(6, norm) * x);
+    for (std::size_t t = 0; t < x.size(); ++t) EXPECT_NEAR(std::abs(back[t] - x[t]), 0, 1e-14);
+  }
+  EXPECT_NEAR(dft<double>(6, Norm::forward).op.norm(), 1, 1e-14);
+  EXPECT_NEAR(hadamard<double>(8, Norm::ortho).norm(), std::sqrt(8.0), 1e-14);
+}
+
+TEST(Operator, NormIsThatOfTheMatrix) {
+  EXPECT_DOUBLE_EQ(Operator<double>(Chain::dense(3, 2), {{0, 3e200, 0, 0, 4e200, 0}}).norm(), 5e200);
+  EXPECT_EQ(Operator<double>(Chain::dense(2, 2), {{0, 0, 0, 0}}).norm(), 0);
+  EXPECT_NEAR(Operator<std::complex<double>>(Chain::dense(1, 5), {{{3, 4}, 0, 0, 0, 12}}).norm(), 13, 1e-14);
 }
 
 TEST(Operator, WrongCalls) {

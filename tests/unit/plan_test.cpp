@@ -52,6 +52,35 @@ TEST(Plan, RunsAndSaysWhatItIs) {
   }
 }
 
+/// No other way to fuse neighbours has fewer predicted seconds, step by step.
+TEST(Plan, PlannedChainsAreTheFastestByPrediction) {
+  for (const char* text : {"f32 batch_first B=64 1x2x2x8*2x2x2x4*4x2x2x2*8x2x2x1",
+                           "f64 batch_last B=300 1x8x8x8*8x8x8x1*1x1x1x64*8x8x8x1"}) {
+    SCOPED_TRACE(text);
+    Problem whole = Problem::parse(text);
+    const Chain chosen = planned(whole);
+    EXPECT_EQ(chosen.rows(), whole.chain.rows());
+    const auto seconds = [&](const Chain& chain) {
+      whole.chain = chain;
+      double sum = 0;
+      for (const Problem& step : steps_of(whole)) sum += candidates(step).front().predicted_seconds;
+      EXPECT_DOUBLE_EQ(predicted_seconds(whole), sum);
+      return sum;
+    };
+    std::vector<Chain> ways{whole.chain};
+    for (std::size_t way = 0; way < ways.size(); ++way)
+      for (std::size_t index = 0; index + 1 < ways[way].size(); ++index)
+        if (const Chain now = ways[way]; now[index].times(now[index + 1])) ways.push_back(now.fuse(index));
+    bool is_among = false;
+    const double best = seconds(chosen);
+    for (const Chain& way : ways) {
+      EXPECT_LE(best, seconds(way) * (1 + 1e-12)) << way.to_string();
+      is_among = is_among || way == chosen;
+    }
+    EXPECT_TRUE(is_among);
+  }
+}
+
 TEST(Plan, Moves) {
   const std::vector<float> x(7 * 40, 1.0F);
   std::vector<float> y(7 * 30);
