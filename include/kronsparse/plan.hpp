@@ -81,7 +81,7 @@ struct Candidate {
 ///     assert(steps.size() == 2 && steps[0].to_string() == "f32 batch_first B=8 2x2x2x1");
 [[nodiscard]] KRONSPARSE_API std::vector<Problem> steps_of(const Problem& problem);
 
-/// The cost model's seconds of a run of the problem, values being packed. Nothing is run.
+/// The cost model's seconds of a run of the problem, values being packed. Nothing is built or run.
 ///
 ///     using namespace kronsparse;
 ///     assert(predicted_seconds(Problem::parse("f32 batch_first B=64 1x64x64x64*64x64x64x1")) > 0);
@@ -185,7 +185,8 @@ class KRONSPARSE_API Plan {
   void set_values(const FactorValues& values, Stream stream);
   /// Packs values in the order of the fastest kernels for this batch, unless that is done. Without it a run
   /// takes a kernel that reads an order that is packed already; where there is none, it is an Error
-  /// unsupported. May allocate and wait. Not to be called while runs are in flight.
+  /// unsupported. On an OpenCL device it also builds these kernels, which a run never does: it takes the
+  /// fastest of those that are built. May allocate and wait. Not to be called while runs are in flight.
   void prepare(const Batch& batch, const FactorValues& values);
 
   /// Computes; checks pointers first and writes nothing if one is wrong.
@@ -193,7 +194,8 @@ class KRONSPARSE_API Plan {
   /// The same for the problem's own batch.
   void run(const Operands& operands) const;
 
-  /// Bytes of workspace that a run with such operands needs. It matters only which of them are null.
+  /// Bytes of workspace that a run with such operands needs. It matters only which of them are null. Kernels
+  /// that an OpenCL device needs for the batch are built now, if they are not there.
   [[nodiscard]] std::size_t workspace_bytes(const Batch& batch, const Operands& operands = {}) const;
   /// Bytes of Operands::intermediates.
   [[nodiscard]] std::size_t intermediate_bytes(const Batch& batch) const;

@@ -10,6 +10,7 @@
 #include "core/message.hpp"
 #include "core/operand_check.hpp"
 #include "core/plan_state.hpp"
+#include "core/run_scope.hpp"
 #include "kronsparse/error.hpp"
 
 namespace kronsparse {
@@ -159,7 +160,10 @@ void Plan::prepare(const Batch& batch, const FactorValues& given) {
 void Plan::run(const Batch& batch, const Operands& operands) const {
   const State& state = checked_state(state_, "plan");
   with_memory_errors(state.problem, [&] {
-    const std::shared_ptr<const Decision> decision = state.decision_for(batch, operands);
+    const std::shared_ptr<const Decision> decision = [&] {
+      const RunScope builds_nothing;
+      return state.decision_for(batch, operands);
+    }();
     check_operands(*decision, operands);
     const PackedValues* packed = operands.packed != nullptr ? operands.packed
                                  : state.kept               ? &*state.kept
@@ -206,7 +210,14 @@ std::size_t Plan::packed_bytes() const {
 }
 
 double predicted_seconds(const Problem& problem, Device device) {
-  return Plan(problem, device).predicted_seconds(batch_of(problem));
+  problem.validate();
+  double seconds = 0;
+  for (const Step& step : make_steps(problem))  // assessed, not made: some backends would compile
+    if (step.y.place != Place::grad_x)
+      seconds += accepted_for(step, problem.operation, backend_of(device), device, forced_or_variable({}))
+                     .front()
+                     .proposal.seconds;
+  return seconds;
 }
 
 Chain planned(const Problem& problem, Device device) {

@@ -24,7 +24,7 @@ struct Args {
   std::int64_t n_tiles = 1, j_inner = 1, m_tiles = 1, j_outer = 1;
   std::int64_t first_tile = 0, tiles = 0;
   std::int64_t has_bias = 0, activation = 0, conjugates_b = 0;
-  std::int64_t stores_vectors = 0;
+  std::int64_t loads_a_vectors = 0, loads_b_vectors = 0, stores_vectors = 0, stores_runs = 0;
 };
 
 /// Sizes and strides; tiles and places are still to come. B is in the order of packed_order() with this

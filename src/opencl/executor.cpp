@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
 #include <utility>
 
 #include "core/geometry.hpp"
@@ -12,13 +13,45 @@
 namespace kronsparse::opencl {
 namespace {
 
-/// Whether four neighbours of C, along whichever direction is contiguous, always begin at a multiple of four.
-bool stores_vectors(const Args& args) {
-  const bool along_m = args.c_m == 1;
-  if (!along_m && args.c_n != 1) return false;
-  const auto is_fourth = [](std::int64_t step) { return step % 4 == 0; };
-  return is_fourth(args.c_at) && is_fourth(args.c_i) && is_fourth(along_m ? args.c_n : args.c_m) &&
-         (args.js == 1 || is_fourth(args.c_j));
+/// A direction of an operand: elements between neighbours, and how many there are.
+struct Direction {
+  std::int64_t stride, count;
+};
+
+/// Whether four neighbours along a direction always lie side by side and begin at a multiple of four,
+/// whatever the place in the other directions is.
+bool are_aligned(std::int64_t begin, Direction along, std::initializer_list<Direction> others) {
+  return along.stride == 1 && begin % 4 == 0 && std::ranges::all_of(others, [](const Direction& other) {
+           return other.count == 1 || other.stride % 4 == 0;
+         });
+}
+
+/// Which vectors of four elements the kernel may load and store.
+void set_vectors(Args& args, const Problem& problem, const Launch& launch) {
+  const std::int64_t is = i_count(problem);
+  const auto loads = [&](Along along, std::int64_t begin, Direction i, Direction j, Direction row,
+                         Direction depth) {
+    switch (along) {
+      case Along::rows:
+        return are_aligned(begin, row, {i, j, depth});
+      case Along::depth:
+        return are_aligned(begin, depth, {i, j, row});
+      case Along::j:
+        return are_aligned(begin, j, {i, row, depth});
+      default:
+        return false;
+    }
+  };
+  args.loads_a_vectors = loads(launch.a, args.a_at, {args.a_i, is}, {args.a_j, args.js}, {args.a_row, args.m},
+                               {args.a_depth, args.depth});
+  args.loads_b_vectors = loads(launch.b, args.b_at, {args.b_i, is}, {args.b_j, args.js}, {args.b_row, args.n},
+                               {args.b_depth, args.depth});
+  const Direction i{args.c_i, is};
+  const Direction j{args.c_j, args.js};
+  const Direction m{args.c_m, args.m};
+  const Direction n{args.c_n, args.n};
+  args.stores_vectors = are_aligned(args.c_at, m, {i, j, n}) || are_aligned(args.c_at, n, {i, j, m});
+  args.stores_runs = are_aligned(args.c_at, j, {i, m, n});
 }
 
 }  // namespace
@@ -97,7 +130,7 @@ void ContractionExecutor::run(const Operands& operands, const Weights& weights) 
   args.b_at = parts(b);
   args.c_at = parts(y);
   args.bias_at = parts(bias);
-  args.stores_vectors = stores_vectors(args);
+  set_vectors(args, problem_, launch_);
   const Kernel& kernel = kernels_->contract;
   const std::int64_t items = launch_.is_of_item ? kernel.group() : 1;
   const std::int64_t most = most_groups * items;

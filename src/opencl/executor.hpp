@@ -9,11 +9,16 @@
 
 namespace kronsparse::opencl {
 
+/// The direction of an operand that a kernel loads vectors along.
+enum class Along { nothing, rows, depth, j };
+
 /// How a kernel takes a problem apart.
 struct Launch {
   Tile tile;                 ///< of a work-group, or of a work-item
   bool is_of_item = false;   ///< a work-item's
   std::int64_t j_inner = 1;  ///< tiles of j that run side by side
+  Along a = Along::nothing;
+  Along b = Along::nothing;
 };
 
 class ContractionExecutor final : public Executor {

@@ -9,6 +9,7 @@
 
 #include "core/geometry.hpp"
 #include "core/message.hpp"
+#include "core/run_scope.hpp"
 #include "opencl/backend.hpp"
 #include "opencl/executor.hpp"
 #include "opencl/runtime.hpp"
@@ -22,9 +23,14 @@ struct Config {
   int thread_m, thread_n;  ///< of a work-item
   int chunk;               ///< steps of the sum in local memory at a time
   int side_m, side_n;      ///< work-items beside each other that work on neighbouring sums
+  int teams = 1;           ///< that share the steps of the sum
 
-  [[nodiscard]] int threads() const { return j * (m / thread_m) * (n / thread_n); }
-  [[nodiscard]] int buffer_elements() const { return 2 * j * (chunk * (m + 4) + 4 + chunk * (n + 4) + 4); }
+  [[nodiscard]] int threads_of_team() const { return j * (m / thread_m) * (n / thread_n); }
+  [[nodiscard]] int threads() const { return teams * threads_of_team(); }
+  [[nodiscard]] int buffer_elements() const {
+    return teams * 2 * j * (chunk * (m + 4) + 4 + chunk * (n + 4) + 4);
+  }
+  [[nodiscard]] int added_elements() const { return (teams - 1) * threads_of_team() * thread_m; }
   [[nodiscard]] int stage_elements(int pass) const { return m / thread_m * pass * j * (n + 4); }
   /// Rows of a work-item that leave at a time: as many as need no more local memory than the buffers.
   [[nodiscard]] int pass() const {
@@ -33,22 +39,26 @@ struct Config {
     return rows;
   }
   [[nodiscard]] std::size_t local_bytes(std::size_t sum_bytes) const {
-    return static_cast<std::size_t>(std::max(buffer_elements(), stage_elements(pass()))) * sum_bytes;
+    return static_cast<std::size_t>(std::max({buffer_elements(), stage_elements(pass()), added_elements()})) *
+           sum_bytes;
   }
 };
 
 /// From the largest to the one that every device has room for. Sums of 8 x 8 to a work-item reach the rate of
 /// a GPU's FMA units; those with 96 and 48 outputs are there for patterns of the paper whose b are multiples
-/// of 48.
+/// of 48. Teams are for gradients, whose tiles may be few while the sums, over the batch, are long.
 constexpr std::array configs = {
-    Config{1, 128, 128, 8, 8, 16, 8, 4}, Config{1, 256, 64, 8, 8, 8, 8, 4},
-    Config{1, 128, 96, 8, 8, 16, 8, 4},  Config{1, 256, 48, 8, 8, 8, 16, 2},
-    Config{1, 64, 64, 8, 8, 8, 8, 4},    Config{1, 32, 32, 4, 4, 8, 8, 4},
-    Config{2, 64, 128, 8, 8, 8, 8, 4},   Config{2, 64, 64, 8, 8, 8, 8, 4},
-    Config{2, 64, 96, 8, 8, 8, 8, 4},    Config{4, 64, 64, 8, 8, 8, 8, 4},
-    Config{4, 64, 48, 8, 8, 8, 8, 2},    Config{8, 32, 64, 8, 8, 4, 4, 8},
-    Config{8, 32, 48, 8, 8, 4, 4, 2},    Config{8, 16, 32, 4, 4, 4, 4, 8},
-    Config{4, 16, 16, 4, 4, 8, 4, 4},    Config{1, 16, 16, 4, 4, 8, 4, 4},
+    Config{1, 128, 128, 8, 8, 16, 8, 4},  Config{1, 256, 64, 8, 8, 8, 8, 4},
+    Config{1, 128, 96, 8, 8, 16, 8, 4},   Config{1, 256, 48, 8, 8, 8, 16, 2},
+    Config{1, 64, 64, 8, 8, 8, 8, 4},     Config{1, 32, 32, 4, 4, 8, 8, 4},
+    Config{2, 64, 128, 8, 8, 8, 8, 4},    Config{2, 64, 64, 8, 8, 8, 8, 4},
+    Config{2, 64, 96, 8, 8, 8, 8, 4},     Config{4, 64, 64, 8, 8, 8, 8, 4},
+    Config{4, 64, 48, 8, 8, 8, 8, 2},     Config{8, 32, 64, 8, 8, 4, 4, 8},
+    Config{8, 32, 48, 8, 8, 4, 4, 2},     Config{8, 16, 32, 4, 4, 4, 4, 8},
+    Config{1, 64, 64, 8, 8, 8, 8, 4, 4},  Config{1, 32, 32, 4, 4, 8, 8, 4, 8},
+    Config{1, 16, 16, 4, 4, 8, 4, 4, 16}, Config{4, 32, 32, 8, 8, 8, 4, 4, 4},
+    Config{4, 16, 16, 4, 4, 8, 4, 4, 4},  Config{8, 16, 16, 4, 4, 4, 4, 4, 4},
+    Config{4, 16, 16, 4, 4, 8, 4, 4},     Config{1, 16, 16, 4, 4, 8, 4, 4},
 };
 
 std::size_t sum_bytes(DType dtype) { return std::max<std::size_t>(size_of(dtype), 4); }
@@ -71,12 +81,14 @@ double seconds_of(const Config& config, const Problem& problem, const DeviceFact
       static_cast<double>(tiles_of(args.m, config.m)) * static_cast<double>(tiles_of(args.n, config.n));
   // A work-group's turns on a compute unit; several share one, so that less than a full last turn counts.
   const double turns = std::max(tiles / facts.compute_units, 1.0);
+  // A GPU's compute unit needs some 256 work-items to hide how long its instructions take.
+  const double share = facts.is_cpu ? 1 : std::min(1.0, turns * config.threads() / 256);
   // Fewer sums per work-item, more of its instructions are loads.
   const double loads = 0.5 + 2.0 * (1.0 / config.thread_m + 1.0 / config.thread_n);
   const bool is_wide = problem.dtype == DType::f64 || problem.dtype == DType::complex128;
   const double rate = facts.clock_hz * (is_wide ? 64 : 128);  // sums of a compute unit
   const double work = (is_complex(problem.dtype) ? 4 : 1) * turns * config.j * config.m * config.n *
-                      padded(args.depth, config.chunk) * loads;
+                      padded(args.depth, config.chunk * config.teams) * loads / share;
   // Runs of j shorter than both the row and a sector of 32 bytes are read more than once.
   const double run = config.j * static_cast<double>(size_of(problem.dtype));
   const bool batch_first = problem.layout == Layout::batch_first;
@@ -87,8 +99,10 @@ double seconds_of(const Config& config, const Problem& problem, const DeviceFact
          cpu * std::max(work / rate * (1 + 0.3 * (sectors - 1)), sectors * problem.bytes() / memory_rate);
 }
 
-/// Null where none fits.
-const Config* choose(const Problem& problem, const DeviceFacts& facts) {
+std::string options_for(const Problem& problem, Device device, const Config& config);
+
+/// Null where none fits, or, for a run, none that does is built.
+const Config* choose(const Problem& problem, Device device, const DeviceFacts& facts) {
   const Problem rounded = with_rounded_batch(problem);
   const bool has_runs = problem.layout == Layout::batch_first;
   const Config* best = nullptr;
@@ -96,6 +110,10 @@ const Config* choose(const Problem& problem, const DeviceFacts& facts) {
   for (const Config& config : configs) {
     if (!fits(config, facts, problem.dtype) || is_too_large(config, problem.dtype)) continue;
     if (config.j > 1 && !has_runs) continue;  // neighbouring j are not neighbours in memory
+    if (config.teams > 1 && problem.operation != Operation::gradient) continue;
+    if (RunScope::is_active() &&
+        !are_built(device, Source::local_memory, options_for(problem, device, config)))
+      continue;
     const double seconds = seconds_of(config, rounded, facts);
     if (seconds < least) best = &config;
     least = std::min(least, seconds);
@@ -135,8 +153,10 @@ bool has_short_offsets(const Args& args, const Config& config) {
            static_cast<double>(j) * config.j;
   };
   constexpr double most = 1 << 29;  // complex numbers are two
+  const double c_reach = static_cast<double>(args.c_m) * config.m + static_cast<double>(args.c_n) * config.n +
+                         static_cast<double>(args.c_j) * config.j;
   return reach(args.a_row, config.m, args.a_depth, args.a_j) < most &&
-         reach(args.b_row, config.n, args.b_depth, args.b_j) < most;
+         reach(args.b_row, config.n, args.b_depth, args.b_j) < most && c_reach < most;
 }
 
 /// NVIDIA's compiler gives a work-item up to 255 registers, which leaves room for one large work-group on a
@@ -147,20 +167,32 @@ std::string register_limit(const DeviceFacts& facts, const Config& config) {
   return message(" -cl-nv-maxrregcount={}", std::min(registers / (2 * config.threads()) / 8 * 8, 248));
 }
 
-std::shared_ptr<const Kernels> kernels_for(const Problem& problem, Device device, const Config& config) {
+std::string options_for(const Problem& problem, Device device, const Config& config) {
   const bool is_gradient = problem.operation == Operation::gradient;
   const Orders orders = orders_of(problem, config);
   const bool stores_m_first = !is_gradient && problem.layout == Layout::batch_last;
   const bool is_short = has_short_offsets(args_of(problem, is_gradient ? 0 : panel_for(problem)), config);
-  const std::string options = message(
-      "{} -D TILE_J={} -D TILE_M={} -D TILE_N={} -D THREAD_M={} -D THREAD_N={} -D CHUNK={} -D SIDE_M={} "
-      "-D SIDE_N={} -D PASS={} -D A_ORDER={} -D B_ORDER={} -D STORES_M_FIRST={:d} -D OFFSET={} "
-      "-D GROUP={}",
-      common_options(problem, device), config.j, config.m, config.n, config.thread_m, config.thread_n,
-      config.chunk, config.side_m, config.side_n, config.pass(), static_cast<int>(orders.a),
-      static_cast<int>(orders.b), stores_m_first, is_short ? "int" : "long", config.threads());
-  return kernels_of(device, Source::local_memory, options + register_limit(facts_of(device), config),
-                    config.threads(), problem.to_string());
+  return message(
+             "{} -D TILE_J={} -D TILE_M={} -D TILE_N={} -D THREAD_M={} -D THREAD_N={} -D CHUNK={} -D "
+             "SIDE_M={} "
+             "-D SIDE_N={} -D PASS={} -D A_ORDER={} -D B_ORDER={} -D STORES_M_FIRST={:d} -D OFFSET={} "
+             "-D TEAMS={} -D GROUP={}",
+             common_options(problem, device), config.j, config.m, config.n, config.thread_m, config.thread_n,
+             config.chunk, config.side_m, config.side_n, config.pass(), static_cast<int>(orders.a),
+             static_cast<int>(orders.b), stores_m_first, is_short ? "int" : "long", config.teams,
+             config.threads()) +
+         register_limit(facts_of(device), config);
+}
+
+std::shared_ptr<const Kernels> kernels_for(const Problem& problem, Device device, const Config& config) {
+  return kernels_of(device, Source::local_memory, options_for(problem, device, config), config.threads(),
+                    problem.to_string());
+}
+
+Along along(Order order, const Config& config) {
+  if (order == Order::rows) return Along::rows;
+  if (order == Order::steps) return Along::depth;
+  return config.j % 4 == 0 ? Along::j : Along::nothing;
 }
 
 Launch launch_of(const Problem& problem, const Config& config, const DeviceFacts& facts) {
@@ -174,14 +206,17 @@ Launch launch_of(const Problem& problem, const Config& config, const DeviceFacts
   const bool batch_first = problem.layout == Layout::batch_first;
   return {.tile = {.j = config.j, .m = config.m, .n = config.n},
           .is_of_item = false,
-          .j_inner = batch_first ? static_cast<std::int64_t>(std::max(room / of_group, 1.0)) : 1};
+          .j_inner = batch_first ? static_cast<std::int64_t>(std::max(room / of_group, 1.0)) : 1,
+          .a = along(orders_of(problem, config).a, config),
+          .b = along(orders_of(problem, config).b, config)};
 }
 
 Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
   const DeviceFacts facts = facts_of(device);
   if (std::string reason = dtype_refusal(problem, facts); !reason.empty())
     return {.refusal = std::move(reason)};
-  const Config* const config = choose(problem, facts);
+  const Config* const config = choose(problem, device, facts);
+  if (config == nullptr && RunScope::is_active()) return {.refusal = not_built};
   if (config == nullptr)
     return {.refusal = message("needs {} bytes of local memory and work-groups of {}; {} has {} and {}",
                                configs.back().local_bytes(sum_bytes(problem.dtype)), configs.back().threads(),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/message.hpp"
+#include "core/run_scope.hpp"
 #include "opencl/backend.hpp"
 #include "opencl/executor.hpp"
 #include "opencl/runtime.hpp"
@@ -83,12 +84,17 @@ PackedOrder order_of(const Problem& problem, const Choice& choice) {
   return choice.is_packed ? packed_order(problem, "private", choice.tile().n) : given_order(problem);
 }
 
-Choice choose(const Problem& problem, const DeviceFacts& facts, const PackedOrder* packed_as) {
+std::string options_for(const Problem& problem, Device device, const Choice& choice);
+
+Choice choose(const Problem& problem, Device device, const DeviceFacts& facts, const PackedOrder* packed_as) {
   const Problem rounded = with_rounded_batch(problem);
   Choice best;
   bool is_first = true;
   for (Choice choice : choices_for(problem, facts)) {
     if (packed_as != nullptr && *packed_as != order_of(problem, choice)) continue;
+    if (RunScope::is_active() &&
+        !are_built(device, Source::private_memory, options_for(problem, device, choice)))
+      continue;
     choice.seconds = seconds_of(choice, rounded, facts);
     if (is_first || choice.seconds < best.seconds) best = choice;
     is_first = false;
@@ -96,23 +102,26 @@ Choice choose(const Problem& problem, const DeviceFacts& facts, const PackedOrde
   return is_first ? Choice{.width = 0} : best;
 }
 
+int group_of(const DeviceFacts& facts) { return facts.is_cpu ? 1 : std::min(64, facts.work_group); }
+
+std::string options_for(const Problem& problem, Device device, const Choice& choice) {
+  return message("{} -D AXIS={} -D WIDTH={} -D TILE_M={} -D TILE_N={} -D N_TILES={} -D GROUP={}",
+                 common_options(problem, device), static_cast<int>(choice.axis), choice.width, choice.tile_m,
+                 choice.tile_n, choice.n_tiles, group_of(facts_of(device)));
+}
+
 std::shared_ptr<const Kernels> kernels_for(const Problem& problem, Device device, const Choice& choice) {
-  const DeviceFacts facts = facts_of(device);
-  const int group = facts.is_cpu ? 1 : std::min(64, facts.work_group);
-  const std::string options =
-      message("{} -D AXIS={} -D WIDTH={} -D TILE_M={} -D TILE_N={} -D N_TILES={} -D GROUP={}",
-              common_options(problem, device), static_cast<int>(choice.axis), choice.width, choice.tile_m,
-              choice.tile_n, choice.n_tiles, group);
-  return kernels_of(device, Source::private_memory, options, group, problem.to_string());
+  return kernels_of(device, Source::private_memory, options_for(problem, device, choice),
+                    group_of(facts_of(device)), problem.to_string());
 }
 
 Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
   const DeviceFacts facts = facts_of(device);
   if (std::string reason = dtype_refusal(problem, facts); !reason.empty())
     return {.refusal = std::move(reason)};
-  const Choice choice = choose(problem, facts, packed_as);
+  const Choice choice = choose(problem, device, facts, packed_as);
+  if (choice.width == 0) return {.refusal = RunScope::is_active() ? not_built : other_order};
   const PackedOrder order = order_of(problem, choice);
-  if (choice.width == 0) return {.refusal = other_order};
   return {.refusal = {},
           .seconds = seconds_of(choice, problem, facts),
           .packing_seconds = choice.is_packed ? packing_seconds(problem, facts) : 0,

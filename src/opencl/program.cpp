@@ -1,5 +1,8 @@
 #include "opencl/program.hpp"
 
+#include <chrono>
+#include <exception>
+#include <future>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -97,15 +100,23 @@ cl_program from_source(DeviceState& state, const std::string& source, const std:
 
 using Key = std::tuple<int, Source, std::string>;
 
+using Building = std::shared_future<std::shared_ptr<const Kernels>>;
+
 struct Programs {
   std::mutex mutex = {};
-  std::map<Key, std::shared_ptr<const Kernels>> kernels = {};
+  std::map<Key, Building> kernels = {};  ///< those that are built, and those that a thread is building
   ProgramCounts counts = {};
 };
 
 Programs& programs() {
   static Programs& all = *new Programs;  // kernels are never released: the driver may be gone before us
   return all;
+}
+
+void count(int ProgramCounts::*which) {
+  Programs& all = programs();
+  const std::lock_guard counting(all.mutex);
+  ++(all.counts.*which);
 }
 
 /// Null where the program lacks them.
@@ -121,19 +132,19 @@ std::shared_ptr<const Kernels> kernels_in(const Program& program, int group) {
 }
 
 std::shared_ptr<const Kernels> build(DeviceState& state, Source source, const std::string& options, int group,
-                                     std::string_view purpose, ProgramCounts& counts) {
+                                     std::string_view purpose) {
   const std::string text = source_text(source);
   const DeviceFacts& facts = state.facts();
   const std::string key =
       message("{}\n{}\n{}\n{}\n{}", facts.name, facts.platform, facts.version, options, text);
   if (const auto kept = read_cached(key)) {
     if (auto kernels = kernels_in(Program(from_binary(state, *kept, options)), group)) {
-      ++counts.read;
+      count(&ProgramCounts::read);
       return kernels;
     }
   }
   const Program program(from_source(state, text, options, purpose));
-  ++counts.compiled;
+  count(&ProgramCounts::compiled);
   const std::vector<unsigned char> binary = binary_of(program.get());
   if (!binary.empty()) write_cached(key, binary);
   auto kernels = kernels_in(program, group);
@@ -159,12 +170,37 @@ std::shared_ptr<const Kernels> kernels_of(Device device, Source source, const st
                                           std::string_view purpose) {
   DeviceState& state = state_of(device);
   Programs& all = programs();
-  const std::lock_guard one_at_a_time(all.mutex);
-  Key key{device.index, source, options};
-  if (const auto found = all.kernels.find(key); found != all.kernels.end()) return found->second;
-  auto kernels = build(state, source, options, group, purpose, all.counts);
-  all.kernels.emplace(std::move(key), kernels);
-  return kernels;
+  const Key key{device.index, source, options};
+  // Threads build different programs at the same time, and the same one once.
+  std::promise<std::shared_ptr<const Kernels>> built;
+  Building building;
+  {
+    const std::lock_guard looking(all.mutex);
+    const auto [found, is_new] = all.kernels.try_emplace(key);
+    if (!is_new)
+      building = found->second;
+    else
+      found->second = built.get_future().share();
+  }
+  if (building.valid()) return building.get();
+  try {
+    auto kernels = build(state, source, options, group, purpose);
+    built.set_value(kernels);
+    return kernels;
+  } catch (...) {
+    const std::lock_guard changing(all.mutex);
+    all.kernels.erase(key);  // whoever comes next tries again
+    built.set_exception(std::current_exception());
+    throw;
+  }
+}
+
+bool are_built(Device device, Source source, const std::string& options) {
+  Programs& all = programs();
+  const std::lock_guard looking(all.mutex);
+  const auto found = all.kernels.find({device.index, source, options});
+  return found != all.kernels.end() &&
+         found->second.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
 ProgramCounts program_counts() {

@@ -56,6 +56,14 @@ struct Kernels {
                                                         const std::string& options, int group,
                                                         std::string_view purpose);
 
+/// Whether kernels_of() would find them built.
+[[nodiscard]] bool are_built(Device device, Source source, const std::string& options);
+
+/// The refusal of an implementation that a run would have to build kernels for.
+inline constexpr const char* not_built =
+    "no kernel for it is built, and a run builds none: call Plan::prepare or Plan::workspace_bytes with this "
+    "batch first";
+
 /// For tests: how many programs this process compiled, and how many it read from disk.
 struct ProgramCounts {
   int compiled = 0;

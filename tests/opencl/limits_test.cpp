@@ -1,4 +1,5 @@
 // Devices that are made up: little local memory, small work-groups, no f64.
+#include "../unit/expect_error.hpp"
 #include "opencl/runtime.hpp"
 #include "opencl_test.hpp"
 
@@ -69,6 +70,18 @@ TEST_F(Limits, NoDtypeIsTriedThatTheDeviceLacks) {
             "needs a device with f64 (cl_khr_fp64) for f64; Toy has none");
   EXPECT_EQ(refusal("local", "complex128 batch_first B=1 2x3x4x5"),
             "needs a device with f64 (cl_khr_fp64) for complex128; Toy has none");
+}
+
+TEST_F(Limits, APlanSaysWhichExtensionIsMissing) {
+  const PretendedDevices pretended([](DeviceFacts& facts) {
+    facts.name = "Toy";
+    facts.has_f64 = false;
+  });
+  expect_error(ErrorCode::unsupported,
+               "problem: no implementation on opencl:0 accepts f64 batch_first B=1 2x3x4x5 (local: needs a "
+               "device with f64 (cl_khr_fp64) for f64; Toy has none; private: needs a device with f64 "
+               "(cl_khr_fp64) for f64; Toy has none)",
+               [] { Plan(Problem::parse("f64 batch_first B=1 2x3x4x5"), opencl_0); });
 }
 
 TEST_F(Limits, SmallTilesComputeTheSame) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "../unit/expect_error.hpp"
 #include "opencl/program.hpp"
@@ -99,6 +100,69 @@ TEST_F(Programs, BytesThatTheDriverDoesNotTakeAreCompiledAgain) {
   const std::size_t key_bytes = std::stoul(all.substr(header - 51, 16), nullptr, 16);
   opencl::write_cached(all.substr(header, key_bytes), {'n', 'o'});
   EXPECT_EQ(counts_of_a_plan().compiled, 1);
+}
+
+/// Batches of all sizes run with what the plan has built; preparing for one builds more.
+TEST_F(Programs, ARunBuildsNone) {
+  const Problem problem = Problem::parse("f32 batch_last B=40 1x8x8x1");
+  const Numbers<float> numbers(problem);
+  const Buffer values = on_device(numbers.second, opencl_0);
+  Plan plan(problem, values.data(), opencl_0, "local");
+  const Plan unpacked(problem, opencl_0, "local");
+  const auto built = [] { return opencl::program_counts().compiled + opencl::program_counts().read; };
+  const int before = built();
+  for (const std::int64_t size : {1, 7, 40, 64, 3000}) {
+    Problem other = problem;
+    other.batch = size;
+    const Numbers<float> mine(other);
+    const Buffer x = on_device(mine.x, opencl_0);
+    Buffer y(mine.y.size() * sizeof(float), opencl_0);
+    plan.run({.size = size}, {.x = x.data(), .y = y.data()});
+    EXPECT_EQ(on_host<float>(y), mine.y) << size;
+    y.clear();
+    const void* given[] = {values.data()};
+    const Buffer workspace(1 << 16, opencl_0);
+    Operands operands{.x = x.data(), .y = y.data(), .values = given};
+    operands.workspace = workspace.data();
+    operands.workspace_bytes = workspace.bytes();
+    unpacked.run({.size = size}, operands);
+    EXPECT_EQ(on_host<float>(y), mine.y) << size;
+  }
+  EXPECT_EQ(built(), before);
+  opencl::forget_programs();
+  const Buffer x(5 * 8 * sizeof(float), opencl_0);
+  try {
+    plan.run({.size = 5}, {.x = x.data(), .y = values.data()});
+    FAIL() << "a kernel was built";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported) << error.what();
+  }
+  plan.prepare({.size = 5}, values.data());
+  EXPECT_EQ(built(), before + 1);
+}
+
+TEST_F(Programs, AreBuiltByOneOfTheThreadsThatWantThem) {
+  opencl::forget_programs();
+  const ProgramCounts before = opencl::program_counts();
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread)
+    threads.emplace_back([thread] {
+      const Problem problem =
+          Problem::parse(thread % 2 == 0 ? "f32 batch_first B=3 1x2x2x2" : "f64 batch_first B=3 1x2x2x2");
+      const Plan plan(problem, opencl_0, "private");
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(opencl::program_counts().compiled - before.compiled, 2);
+}
+
+/// The way of every plan, not of the builder alone; and the next plan does not suffer from it.
+TEST_F(Programs, APlanWhoseProgramDoesNotCompileSaysSo) {
+  const Problem problem = Problem::parse("f32 batch_first B=3 1x2x2x2");
+  setenv("KRONSPARSE_OPENCL_OPTIONS", "-D Sum=1", 1);
+  expect_beginning(ErrorCode::device, "opencl: building a kernel for f32 batch_first B=3 1x2x2x2 on ",
+                   [&] { Plan(problem, opencl_0); });
+  unsetenv("KRONSPARSE_OPENCL_OPTIONS");
+  EXPECT_NO_THROW(Plan(problem, opencl_0));
 }
 
 TEST_F(Programs, ThatDoNotCompileSayWhyAndForWhat) {

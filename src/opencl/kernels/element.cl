@@ -107,7 +107,8 @@ typedef struct {
   long n_tiles, j_inner, m_tiles, j_outer;  // tiles, those that run side by side first
   long first_tile, tiles;
   long has_bias, activation, conjugates_b;
-  long stores_vectors;  // of four, aligned
+  // Vectors of four, aligned: loads of A and B along their order, stores along the batch or the outputs, stores along j.
+  long loads_a_vectors, loads_b_vectors, stores_vectors, stores_runs;
 } Args;
 
 // A tile's place.
@@ -146,12 +147,11 @@ __attribute__((noinline)) Real activate(Real value, int activation) {
   }
 }
 
-// Writes the sum of one output.
-INLINE void finish(global Element* c, const global Element* bias, const Args* args, const Place* place, long j,
-                   long m, long n, Sum sum) {
-  if (args->has_bias) sum += load(bias + args->bias_at, place->i * args->bias_i + n * args->bias_n + j);
+// Writes the sum of one output, `at` elements from c; its bias is `bias_at` from bias.
+INLINE void finish(global Element* c, const global Element* bias, const Args* args, long at, long bias_at, Sum sum) {
+  if (args->has_bias) sum += load(bias, bias_at);
 #if !IS_COMPLEX
   if (args->activation) sum = activate(sum, (int)args->activation);
 #endif
-  store(c + args->c_at, place->i * args->c_i + j * args->c_j + m * args->c_m + n * args->c_n, sum);
+  store(c, at, sum);
 }

@@ -1,7 +1,9 @@
 // Tiles of both operands through local memory, for GPUs. A work-group of THREADS computes TILE_M x TILE_N sums of
 // TILE_J neighbouring j, a work-item THREAD_M x THREAD_N sums of one of them. Chunks of CHUNK steps of the sum
 // lie in local memory as [j][step][row], in two buffers: while one is multiplied, the next chunk is on its way
-// from global memory to registers.
+// from global memory to registers. TEAMS of such work-items share a work-group: chunks of the sum go to them in
+// turn, and their sums are added up in the end, always in the same order. That is for gradients whose tiles are too
+// few to fill a device.
 //
 // A_ORDER and B_ORDER say which elements of an operand are neighbours in memory, so that neighbouring work-items
 // read neighbours:
@@ -21,6 +23,13 @@
 #define THREADS_M (TILE_M / THREAD_M)
 #define THREADS_N (TILE_N / THREAD_N)
 #define THREADS (TILE_J * THREADS_M * THREADS_N)
+#if TEAMS > 1
+#define IN_TEAM ((int)get_local_id(0) % THREADS)
+#define TEAM ((int)get_local_id(0) / THREADS)
+#else
+#define IN_TEAM ((int)get_local_id(0))
+#define TEAM 0
+#endif
 
 // Rows of local memory are vectors of four; those four change places from step to step where work-items of one
 // vector would else write to one bank.
@@ -30,15 +39,19 @@
 #define A_PLANE (CHUNK * A_PITCH + 4)
 #define B_PLANE (CHUNK * B_PITCH + 4)
 #define BUFFER (TILE_J * (A_PLANE + B_PLANE))
+#define BUFFERS (TEAMS * 2 * BUFFER)
 
 // Sums leave through local memory, PASS rows of every work-item at a time.
 #define STAGE_ROWS (THREADS_M * PASS)
 #define STAGE_PITCH (TILE_N + 4)
 #define STAGE (STAGE_ROWS * TILE_J * STAGE_PITCH)
-#define LOCAL_ELEMENTS (2 * BUFFER > STAGE ? 2 * BUFFER : STAGE)
+#define ADDED ((TEAMS - 1) * THREADS * THREAD_M)  // sums on their way to the first team
+#define LARGER(one, other) ((one) > (other) ? (one) : (other))
+#define LOCAL_ELEMENTS LARGER(BUFFERS, LARGER(STAGE, ADDED))
 
 // An element on its way: converted only when it has arrived.
 #if KIND == DTYPE_f16 || KIND == DTYPE_bf16
+#define RAW ushort
 typedef ushort Raw;
 INLINE Raw load_raw(const global Element* from) { return *from; }
 INLINE Sum widen(Raw raw) {
@@ -49,20 +62,25 @@ INLINE Sum widen(Raw raw) {
 #endif
 }
 #else
+#define RAW REAL
 typedef Sum Raw;
 INLINE Raw load_raw(const global Element* from) { return load(from, 0); }
 INLINE Sum widen(Raw raw) { return raw; }
 #endif
 
-#define COUNT(rows) ((TILE_J * (rows)*CHUNK + THREADS - 1) / THREADS)
+// A work-item brings runs of VECTOR neighbours at a time, by one load where memory is aligned for that.
+#define IS_J_FIRST(order) ((order) == J_THEN_STEPS || (order) == J_THEN_ROWS)
+#define VECTOR(order) (IS_COMPLEX ? 1 : IS_J_FIRST(order) ? AT_MOST(TILE_J, 4) : 4)
+#define COUNT(rows, order) \
+  ((TILE_J * (rows)*CHUNK + THREADS * VECTOR(order) - 1) / (THREADS * VECTOR(order)))
 
-// The `turn`th element that a work-item brings, of a tile of `rows`.
+// The first element of the `turn`th run that a work-item brings, of a tile of `rows`.
 typedef struct {
   int row, step, j;
 } Spot;
 
 INLINE Spot spot_of(int turn, const int rows, const int order) {
-  const int index = (int)get_local_id(0) + turn * THREADS;
+  const int index = (IN_TEAM + turn * THREADS) * VECTOR(order);
   Spot spot;
   if (order == ROWS_FIRST) {
     spot.row = index % rows;
@@ -84,10 +102,10 @@ INLINE Spot spot_of(int turn, const int rows, const int order) {
   return spot;
 }
 
-// Whether a spot is one at all: the last turn may have less than one for each work-item.
-INLINE bool is_spot(int turn, const int rows) {
-  return TILE_J * rows * CHUNK % THREADS == 0 ||
-         (int)get_local_id(0) + turn * THREADS < TILE_J * rows * CHUNK;
+// Whether a run is one at all: the last turn may have less than one for each work-item.
+INLINE bool is_spot(int turn, const int rows, const int order) {
+  return TILE_J * rows * CHUNK % (THREADS * VECTOR(order)) == 0 ||
+         (IN_TEAM + turn * THREADS) * VECTOR(order) < TILE_J * rows * CHUNK;
 }
 
 typedef struct {
@@ -95,28 +113,62 @@ typedef struct {
 } Strides;
 
 INLINE void fetch(Raw* raws, const global Element* from, const Strides strides, int rows_left, int steps_left,
-                  int js_left, const int rows, const int order) {
+                  int js_left, const bool is_aligned, const int rows, const int order) {
+  const int vector = VECTOR(order);
 UNROLL
-  for (int turn = 0; turn < COUNT(rows); ++turn) {
+  for (int turn = 0; turn < COUNT(rows, order); ++turn) {
     const Spot spot = spot_of(turn, rows, order);
     const bool exists =
-        is_spot(turn, rows) && spot.row < rows_left && spot.step < steps_left && spot.j < js_left;
-    raws[turn] = (Raw)0;
-    if (exists)
-      raws[turn] = load_raw(from + (spot.row * strides.row + spot.step * strides.step + spot.j * strides.j) *
-                                       ELEMENT_PARTS);
+        is_spot(turn, rows, order) && spot.row < rows_left && spot.step < steps_left && spot.j < js_left;
+    const int left = order == ROWS_FIRST    ? rows_left - spot.row
+                     : order == STEPS_FIRST ? steps_left - spot.step
+                                            : js_left - spot.j;
+    const OFFSET apart = order == ROWS_FIRST    ? strides.row
+                         : order == STEPS_FIRST ? strides.step
+                                                : strides.j;
+    const global Element* const begin =
+        from + (spot.row * strides.row + spot.step * strides.step + spot.j * strides.j) * ELEMENT_PARTS;
+#if !IS_COMPLEX
+    if (is_aligned && vector == 4 && exists && left >= 4) {
+      const JOIN(RAW, 4) four = *(const global JOIN(RAW, 4)*)begin;
+      raws[turn * vector] = four.x;
+      raws[turn * vector + 1 % vector] = four.y;
+      raws[turn * vector + 2 % vector] = four.z;
+      raws[turn * vector + 3 % vector] = four.w;
+      continue;
+    }
+#endif
+UNROLL
+    for (int e = 0; e < vector; ++e) {
+      raws[turn * vector + e] = (Raw)0;
+      if (exists && e < left) raws[turn * vector + e] = load_raw(begin + e * apart * ELEMENT_PARTS);
+    }
   }
 }
 
 INLINE void put(local Sum* to, const Raw* raws, const int rows, const int pitch, const int plane, const int order,
                 const bool conjugates) {
+  const int vector = VECTOR(order);
 UNROLL
-  for (int turn = 0; turn < COUNT(rows); ++turn) {
+  for (int turn = 0; turn < COUNT(rows, order); ++turn) {
     const Spot spot = spot_of(turn, rows, order);
-    const Sum value = widen(raws[turn]);
-    if (is_spot(turn, rows))
-      to[spot.j * plane + spot.step * pitch + SWAPPED(spot.row, spot.step, order)] =
-          conjugates ? conjugate(value) : value;
+    if (!is_spot(turn, rows, order)) continue;
+#if !IS_COMPLEX
+    if (order == ROWS_FIRST) {
+      const Raw* const run = raws + turn * vector;
+      *(local JOIN(REAL, 4)*)(to + spot.j * plane + spot.step * pitch + spot.row) =
+          (JOIN(REAL, 4))(widen(run[0]), widen(run[1 % vector]), widen(run[2 % vector]), widen(run[3 % vector]));
+      continue;
+    }
+#endif
+UNROLL
+    for (int e = 0; e < vector; ++e) {
+      const int row = spot.row + (order == ROWS_FIRST ? e : 0);
+      const int step = spot.step + (order == STEPS_FIRST ? e : 0);
+      const int j = spot.j + (IS_J_FIRST(order) ? e : 0);
+      const Sum value = widen(raws[turn * vector + e]);
+      to[j * plane + step * pitch + SWAPPED(row, step, order)] = conjugates ? conjugate(value) : value;
+    }
   }
 }
 
@@ -139,10 +191,11 @@ UNROLL
   }
 }
 
-kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void contract(const global Element* a,
-                                                                          const global Element* b,
-                                                                          global Element* c,
-                                                                          const global Element* bias, Args given) {
+kernel __attribute__((reqd_work_group_size(THREADS * TEAMS, 1, 1))) void contract(const global Element* a,
+                                                                                  const global Element* b,
+                                                                                  global Element* c,
+                                                                                  const global Element* bias,
+                                                                                  Args given) {
   local Sum memory[LOCAL_ELEMENTS] __attribute__((aligned(32)));
   const Args* const args = &given;
   const Place place = place_of(args, args->first_tile + get_group_id(0), TILE_J, TILE_M, TILE_N);
@@ -156,7 +209,7 @@ kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void contract(const 
   const bool conjugates_b = args->conjugates_b;
 
   // Neighbouring work-items are a block of SIDE_M x SIDE_N, so that what they read of either operand is little.
-  const int thread = (int)get_local_id(0);
+  const int thread = IN_TEAM;
   const int thread_j = thread / (THREADS_M * THREADS_N);
   const int in_j = thread % (THREADS_M * THREADS_N);
   const int in_block = in_j % (SIDE_M * SIDE_N);
@@ -170,22 +223,30 @@ UNROLL
 UNROLL
     for (int s = 0; s < THREAD_N; ++s) sums[r][s] = (Sum)0;
 
-  Raw a_raws[COUNT(TILE_M)];
-  Raw b_raws[COUNT(TILE_N)];
-  long steps_left = args->depth;
-  fetch(a_raws, a, a_strides, rows_m, (int)AT_MOST(steps_left, CHUNK), js, TILE_M, A_ORDER);
-  fetch(b_raws, b, b_strides, rows_n, (int)AT_MOST(steps_left, CHUNK), js, TILE_N, B_ORDER);
-  local Sum* buffer = memory;
+  Raw a_raws[COUNT(TILE_M, A_ORDER) * VECTOR(A_ORDER)];
+  Raw b_raws[COUNT(TILE_N, B_ORDER) * VECTOR(B_ORDER)];
+  const bool is_a_aligned = args->loads_a_vectors;
+  const bool is_b_aligned = args->loads_b_vectors;
+  // Every team takes as many turns, since all wait at the same barriers; chunks beyond the end are zeros.
+  long steps_left = args->depth - TEAM * CHUNK;
+  a += TEAM * CHUNK * args->a_depth * ELEMENT_PARTS;
+  b += TEAM * CHUNK * args->b_depth * ELEMENT_PARTS;
+  fetch(a_raws, a, a_strides, rows_m, (int)AT_MOST(steps_left, CHUNK), js, is_a_aligned, TILE_M, A_ORDER);
+  fetch(b_raws, b, b_strides, rows_n, (int)AT_MOST(steps_left, CHUNK), js, is_b_aligned, TILE_N, B_ORDER);
+  local Sum* const buffers = memory + TEAM * 2 * BUFFER;
+  local Sum* buffer = buffers;
   put(buffer, a_raws, TILE_M, A_PITCH, A_PLANE, A_ORDER, false);
   put(buffer + TILE_J * A_PLANE, b_raws, TILE_N, B_PITCH, B_PLANE, B_ORDER, conjugates_b);
   barrier(CLK_LOCAL_MEM_FENCE);
-  for (; steps_left > 0; steps_left -= CHUNK) {
-    const int next = (int)AT_MOST(steps_left - CHUNK, CHUNK);
-    if (next > 0) {
-      a += CHUNK * args->a_depth * ELEMENT_PARTS;
-      b += CHUNK * args->b_depth * ELEMENT_PARTS;
-      fetch(a_raws, a, a_strides, rows_m, next, js, TILE_M, A_ORDER);
-      fetch(b_raws, b, b_strides, rows_n, next, js, TILE_N, B_ORDER);
+  for (long done = 0; done < args->depth; done += TEAMS * CHUNK) {
+    steps_left -= TEAMS * CHUNK;
+    const int next = (int)AT_MOST(steps_left, CHUNK);
+    const bool is_more = done + TEAMS * CHUNK < args->depth;
+    if (is_more) {
+      a += TEAMS * CHUNK * args->a_depth * ELEMENT_PARTS;
+      b += TEAMS * CHUNK * args->b_depth * ELEMENT_PARTS;
+      fetch(a_raws, a, a_strides, rows_m, next, js, is_a_aligned, TILE_M, A_ORDER);
+      fetch(b_raws, b, b_strides, rows_n, next, js, is_b_aligned, TILE_N, B_ORDER);
     }
     const local Sum* const a_tile = buffer + thread_j * A_PLANE + thread_m * 4;
     const local Sum* const b_tile = buffer + TILE_J * A_PLANE + thread_j * B_PLANE + thread_n * 4;
@@ -200,19 +261,39 @@ UNROLL
 UNROLL
         for (int s = 0; s < THREAD_N; ++s) sums[r][s] = MULTIPLY_ADD(sums[r][s], left[r], right[s]);
     }
-    if (next > 0) {
-      buffer = buffer == memory ? memory + BUFFER : memory;
+    if (is_more) {
+      buffer = buffer == buffers ? buffers + BUFFER : buffers;
       put(buffer, a_raws, TILE_M, A_PITCH, A_PLANE, A_ORDER, false);
       put(buffer + TILE_J * A_PLANE, b_raws, TILE_N, B_PITCH, B_PLANE, B_ORDER, conjugates_b);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
-#if TILE_J == 1 && (KIND == DTYPE_f32 || KIND == DTYPE_f64)
+#if TEAMS > 1
+UNROLL
+  for (int s = 0; s < THREAD_N; ++s) {
+UNROLL
+    for (int r = 0; r < THREAD_M; ++r)
+      if (TEAM > 0) memory[((TEAM - 1) * THREAD_M + r) * THREADS + thread] = sums[r][s];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (TEAM == 0)
+      for (int team = 0; team < TEAMS - 1; ++team)
+UNROLL
+        for (int r = 0; r < THREAD_M; ++r) sums[r][s] += memory[(team * THREAD_M + r) * THREADS + thread];
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+#endif
+
+  c += args->c_at + (place.i * args->c_i + place.j * args->c_j + place.m * args->c_m + place.n * args->c_n) *
+                        ELEMENT_PARTS;
+  bias += args->bias_at + (place.i * args->bias_i + place.n * args->bias_n + place.j) * ELEMENT_PARTS;
+  const OFFSET c_j = args->c_j;
+  const OFFSET c_m = args->c_m;
+  const OFFSET c_n = args->c_n;
+  const OFFSET bias_n = args->bias_n;
+#if TEAMS == 1 && TILE_J == 1 && (KIND == DTYPE_f32 || KIND == DTYPE_f64)
   // Whole tiles of numbers that need no activation leave as vectors, straight from registers.
   if (args->stores_vectors && !args->activation && rows_m == TILE_M && rows_n == TILE_N) {
-    c += args->c_at + place.i * args->c_i + place.j * args->c_j + place.m * args->c_m + place.n * args->c_n;
-    bias += args->bias_at + place.i * args->bias_i + place.n * args->bias_n + place.j;
 UNROLL
     for (int r = 0; r < THREAD_M; r += STORES_M_FIRST ? 4 : 1)
 UNROLL
@@ -221,14 +302,14 @@ UNROLL
         const int n = s / 4 * (THREADS_N * 4) + thread_n * 4 + s % 4;
 #if STORES_M_FIRST
         JOIN(REAL, 4) four = {sums[r][s], sums[r + 1][s], sums[r + 2][s], sums[r + 3][s]};
-        if (args->has_bias) four += bias[n * args->bias_n];
-        *(global JOIN(REAL, 4)*)(c + m + n * args->c_n) = four;
+        if (args->has_bias) four += bias[n * bias_n];
+        *(global JOIN(REAL, 4)*)(c + m + n * c_n) = four;
 #else
         JOIN(REAL, 4) four = {sums[r][s], sums[r][s + 1], sums[r][s + 2], sums[r][s + 3]};
         if (args->has_bias)
-          four += (JOIN(REAL, 4))(bias[n * args->bias_n], bias[(n + 1) * args->bias_n], bias[(n + 2) * args->bias_n],
-                                  bias[(n + 3) * args->bias_n]);
-        *(global JOIN(REAL, 4)*)(c + m * args->c_m + n) = four;
+          four += (JOIN(REAL, 4))(bias[n * bias_n], bias[(n + 1) * bias_n], bias[(n + 2) * bias_n],
+                                  bias[(n + 3) * bias_n]);
+        *(global JOIN(REAL, 4)*)(c + m * c_m + n) = four;
 #endif
       }
     return;
@@ -237,15 +318,23 @@ UNROLL
 
 UNROLL
   for (int pass = 0; pass < THREAD_M / PASS; ++pass) {
-    // Written by whoever has the sums, read in the order of memory.
+    // Written by whoever has the sums, read in the order of memory: RUN neighbouring j, or one element, at a time.
+#if TILE_J % 4 == 0 && !STORES_M_FIRST && (KIND == DTYPE_f32 || KIND == DTYPE_f64)
+#define RUN 4
+#else
+#define RUN 1
+#endif
+    if (TEAM == 0) {
 UNROLL
-    for (int r = 0; r < PASS; ++r)
+      for (int r = 0; r < PASS; ++r)
 UNROLL
-      for (int s = 0; s < THREAD_N; ++s)
-        memory[((thread_m * PASS + r) * TILE_J + thread_j) * STAGE_PITCH + s / 4 * (THREADS_N * 4) + thread_n * 4 +
-               s % 4] = sums[pass * PASS + r][s];
+        for (int s = 0; s < THREAD_N; ++s)
+          memory[((thread_m * PASS + r) * TILE_J + thread_j) * STAGE_PITCH + s / 4 * (THREADS_N * 4) + thread_n * 4 +
+                 s % 4] = sums[pass * PASS + r][s];
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int index = thread; index < STAGE_ROWS * TILE_J * TILE_N; index += THREADS) {
+    for (int turn = (int)get_local_id(0); turn < STAGE_ROWS * TILE_J * TILE_N / RUN; turn += TEAMS * THREADS) {
+      const int index = turn * RUN;
 #if STORES_M_FIRST
       const int staged = index % STAGE_ROWS;
       const int n = index / STAGE_ROWS % TILE_N;
@@ -257,9 +346,21 @@ UNROLL
 #endif
       const int r = pass * PASS + staged % PASS;
       const int m = r / 4 * (THREADS_M * 4) + staged / PASS * 4 + r % 4;
-      if (m < rows_m && n < rows_n && j < js)
-        finish(c, bias, args, &place, place.j + j, place.m + m, place.n + n,
-               memory[(staged * TILE_J + j) * STAGE_PITCH + n]);
+      if (m >= rows_m || n >= rows_n || j >= js) continue;
+      const local Sum* const staged_sums = memory + (staged * TILE_J + j) * STAGE_PITCH + n;
+      const OFFSET at = j * c_j + m * c_m + n * c_n;
+      const OFFSET bias_at = n * bias_n + j;
+#if RUN == 4
+      if (args->stores_runs && !args->activation && j + 4 <= js) {
+        JOIN(REAL, 4) four = {staged_sums[0], staged_sums[STAGE_PITCH], staged_sums[2 * STAGE_PITCH],
+                              staged_sums[3 * STAGE_PITCH]};
+        if (args->has_bias) four += vload4(0, bias + bias_at);
+        *(global JOIN(REAL, 4)*)(c + at) = four;
+        continue;
+      }
+#endif
+      for (int e = 0; e < RUN && j + e < js; ++e)
+        finish(c, bias, args, at + e * c_j, bias_at + e, staged_sums[e * STAGE_PITCH]);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
   }

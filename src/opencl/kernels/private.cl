@@ -209,7 +209,9 @@ INLINE void finish_tile(Vector sums[TILE_M][TILE_N], global Element* c, const gl
 #if AXIS == AXIS_DEPTH
         for (int lane = 1; lane < WIDTH; ++lane) sum += lanes->lane[lane];
 #endif
-        finish(c, bias, args, &place, place.j + j, place.m + m, place.n + n, sum);
+        finish(c + args->c_at, bias + args->bias_at, args,
+               place.i * args->c_i + (place.j + j) * args->c_j + (place.m + m) * args->c_m + (place.n + n) * args->c_n,
+               place.i * args->bias_i + (place.n + n) * args->bias_n + place.j + j, sum);
       }
 }
 

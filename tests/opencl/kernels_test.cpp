@@ -1,0 +1,93 @@
+// Kernels between guard bands: what lies around operands is neither written nor of any effect, whether
+// vectors can be loaded and stored or not; and gradients whose sums several teams share.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#include "opencl/program.hpp"
+#include "opencl/runtime.hpp"
+#include "opencl_test.hpp"
+
+namespace kronsparse {
+namespace {
+
+using opencl::DeviceFacts;
+using opencl::PretendedDevices;
+using Kernels = OpenclTest;
+
+/// Elements in device memory with NaN before and behind them.
+class Guarded {
+ public:
+  /// `front` elements of NaN come first: vectors are aligned where that is a multiple of four.
+  Guarded(const std::vector<float>& elements, std::size_t front)
+      : front_(front),
+        count_(elements.size()),
+        buffer_((front + elements.size() + back) * sizeof(float), opencl_0) {
+    std::vector<float> all(front + elements.size() + back, nan);
+    std::ranges::copy(elements, all.begin() + static_cast<std::ptrdiff_t>(front));
+    buffer_.copy_from_host(all.data(), buffer_.bytes());
+  }
+
+  [[nodiscard]] float* data() const { return static_cast<float*>(buffer_.data()) + front_; }
+  [[nodiscard]] std::vector<float> elements() const {
+    const std::vector<float> all = on_host<float>(buffer_);
+    return {all.begin() + static_cast<std::ptrdiff_t>(front_),
+            all.begin() + static_cast<std::ptrdiff_t>(front_ + count_)};
+  }
+  [[nodiscard]] bool has_its_guards() const {
+    std::vector<float> all = on_host<float>(buffer_);
+    all.erase(all.begin() + static_cast<std::ptrdiff_t>(front_),
+              all.begin() + static_cast<std::ptrdiff_t>(front_ + count_));
+    return std::ranges::all_of(all, [](float element) { return std::isnan(element); });
+  }
+
+ private:
+  static constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  static constexpr std::size_t back = 300;  // more than a tile's row
+  std::size_t front_, count_;
+  Buffer buffer_;
+};
+
+void expect_stays_inside(const std::string& text, const char* implementation, std::size_t front) {
+  SCOPED_TRACE(text + " by " + implementation + ", " + std::to_string(front) + " in front");
+  const Problem problem = Problem::parse(text);
+  const Numbers<float> numbers(problem);
+  const Guarded x(numbers.x, front);
+  const Guarded second(numbers.second, front);
+  const Guarded y(std::vector<float>(numbers.y.size(), std::numeric_limits<float>::quiet_NaN()), front);
+  if (problem.operation == Operation::gradient)
+    Plan(problem, opencl_0, implementation).run({.x = x.data(), .y = y.data(), .g = second.data()});
+  else
+    Plan(problem, second.data(), opencl_0, implementation).run({.x = x.data(), .y = y.data()});
+  EXPECT_EQ(y.elements(), numbers.y);
+  EXPECT_TRUE(y.has_its_guards() && x.has_its_guards() && second.has_its_guards());
+}
+
+TEST_F(Kernels, StayInsideOfTheirOperands) {
+  for (const char* implementation : {"local", "private"})
+    for (const char* operation : {"", "transposed ", "gradient "})
+      for (const char* sizes : {"batch_first B=37 2x20x12x8", "batch_first B=5 1x17x9x3",
+                                "batch_last B=36 2x20x12x3", "batch_last B=37 1x17x9x1"})
+        for (const std::size_t front : {std::size_t{64}, std::size_t{3}})
+          expect_stays_inside(std::string(operation) + "f32 " + sizes, implementation, front);
+}
+
+/// A GPU with many compute units and few tiles: the work-group is larger than its tile needs, and the answer
+/// is the same, also where the batch is shorter than the teams' first chunks.
+TEST_F(Kernels, TeamsShareTheSumsOfGradients) {
+  const PretendedDevices pretended([](DeviceFacts& facts) {
+    facts.compute_units = 1000;
+    facts.is_cpu = false;
+    facts.local_bytes = 48 << 10;
+  });
+  // Compiled as for the CPU that this may be: loops that are unrolled for GPUs take its compiler long.
+  setenv("KRONSPARSE_OPENCL_OPTIONS", "-D IS_CPU=1", 1);
+  for (const char* sizes :
+       {"batch_last B=333 1x16x20x1", "batch_first B=261 1x12x16x4", "batch_last B=3 1x16x16x2"})
+    expect_stays_inside(std::string("gradient f32 ") + sizes, "local", 4);
+  unsetenv("KRONSPARSE_OPENCL_OPTIONS");
+}
+
+}  // namespace
+}  // namespace kronsparse
