@@ -46,6 +46,41 @@ __device__ __noinline__ inline float activated(float value, Activation activatio
   return activate(value, activation);
 }
 
+/// A tile: a group (i, some j, some outputs) and some samples.
+struct Tile {
+  std::uint32_t group;
+  std::uint32_t i, j0, k0;
+  std::int64_t n0;
+};
+
+/// A thread's source in x, and how much of it exists.
+struct Source {
+  const std::byte* from = nullptr;
+  int terms_left = 0, rows_left = 0, j_left = 0;
+};
+
+/// The source of a thread that takes term `l` of the chunks of a tile: in `columns` its unit `column` of
+/// samples, else sample `row` and word `column` of j. No more than `most_rows` samples are counted.
+template <class Traits, int ProductsOfWord, class Arguments>
+__device__ inline Source source_in(const Arguments& p, const Tile& tile, int l, int column, int row,
+                                   int most_rows) {
+  Source source;
+  source.terms_left = static_cast<int>(p.c) - l;
+  std::int64_t n = tile.n0;
+  std::int64_t j = tile.j0;
+  if constexpr (Traits::form == XForm::columns) {
+    n += column * (16 / Traits::element_bytes);
+    source.rows_left = static_cast<int>(min(max(p.batch - n, std::int64_t{0}), std::int64_t{16}));
+  } else {
+    j += column * ProductsOfWord;
+    n += row;
+    source.rows_left = static_cast<int>(min(p.batch - n, std::int64_t{most_rows}));
+  }
+  source.j_left = static_cast<int>(max(min(p.d - j, std::int64_t{16}), std::int64_t{-16}));
+  source.from = p.x + (n * p.x_sample + ((tile.i * p.c + l) * p.d + j) * p.x_feature) * Traits::element_bytes;
+  return source;
+}
+
 /// Stores up to 8 elements of a half type, followed by zeros. `from` may allow no wider load than one
 /// element.
 __device__ inline void store_elements(std::uint32_t to, const std::byte* from, int count) {
@@ -56,6 +91,26 @@ __device__ inline void store_elements(std::uint32_t to, const std::byte* from, i
     if (2 * word < count) pair = elements[2 * word];
     if (2 * word + 1 < count) pair |= std::uint32_t{elements[2 * word + 1]} << 16;
     ptx::store_shared_4(to + word * 4, pair);
+  }
+}
+
+/// Copies 16 bytes of a term's samples (form `columns`), of which `samples` exist, in copies of `copy_bytes`:
+/// 16, 4, or 2 for addresses that allow no other. `x` is any address that may be read.
+template <class Traits>
+__device__ inline void copy_samples(std::uint32_t to, const std::byte* from, int samples, int copy_bytes,
+                                    const std::byte* x) {
+  constexpr int per_unit = 16 / Traits::element_bytes;
+  const bool inside = samples > 0;
+  if (copy_bytes == 16) {
+    ptx::copy_async_16(to, inside ? from : x, inside ? samples * Traits::element_bytes : 0);
+  } else if (copy_bytes == 4 && (!Traits::half || samples == per_unit || !inside)) {
+#pragma unroll
+    for (int word = 0; word < 4; ++word) {
+      const bool word_inside = inside && word * 4 < samples * Traits::element_bytes;
+      ptx::copy_async_4(to + word * 4, word_inside ? from + word * 4 : x, word_inside);
+    }
+  } else if constexpr (Traits::half) {
+    store_elements(to, from, inside ? samples : 0);
   }
 }
 

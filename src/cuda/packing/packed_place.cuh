@@ -4,7 +4,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 #include "core/implementation.hpp"
 #include "cuda/packing/layout.hpp"
@@ -21,6 +23,12 @@ struct PackedPlace {
 /// `load_terms` terms; this order makes the loads of neighbouring lanes contiguous.
 [[nodiscard]] __host__ __device__ constexpr int term_of(int load_terms, int lane_in_four, int at) {
   return load_terms * (4 * (at / load_terms) + lane_in_four) + at % load_terms;
+}
+
+/// Gives the numbers of an order back to what they were taken from, one after the other.
+inline void take_numbers(const PackedOrder& order, std::initializer_list<int*> to) {
+  std::size_t at = 0;
+  for (int* const number : to) *number = static_cast<int>(order.numbers[at++]);
 }
 
 /// Splits a number into digits, the fastest first.

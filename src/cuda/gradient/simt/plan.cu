@@ -29,37 +29,21 @@ constexpr std::uint32_t most_splits = 8;
 /// A block's part of the batch is at least this long.
 constexpr std::int64_t least_samples = 128;
 
-/// A compiled kernel, as the launcher sees it.
-struct Kernel {
-  bool batch_first;
-  int j, m, n;  ///< sizes of a block's tile
-  int depth, threads, blocks;
-  std::size_t stage_bytes, staging_bytes, totals_bytes;
-  double cost;  ///< cost of one tile's arithmetic, relative to a tile of 8 x 8 sums per thread
-  const void* function;
+/// And what gradients need beside it.
+struct GradientKernel : Kernel {
+  int blocks;  ///< on a multiprocessor
+  std::size_t totals_bytes;
 };
 
 template <class K>
-Kernel kernel() {
-  using Tile = typename K::Tile;
-  return {.batch_first = K::BatchFirst,
-          .j = Tile::J,
-          .m = Tile::M,
-          .n = Tile::N,
-          .depth = K::Depth,
-          .threads = Tile::threads,
-          .blocks = K::blocks,
-          .stage_bytes = K::stage_bytes,
-          .staging_bytes = K::staging_bytes,
-          .totals_bytes = K::totals_bytes,
-          .cost = 0.5 + 2.0 * (1.0 / Tile::TM + 1.0 / Tile::TN),
-          .function = reinterpret_cast<const void*>(&gradient_simt<K>)};
+GradientKernel kernel() {
+  return {kernel_of<K>(reinterpret_cast<const void*>(&gradient_simt<K>)), K::blocks, K::totals_bytes};
 }
 
 /// f32: a large tile and one for b and c up to 64, and for d > 1 tiles of 2, 4 and 8 neighbouring j. Chunks
 /// are short if J is large: the totals take up to 64 KB, and two blocks share a multiprocessor.
-std::span<const Kernel> f32_kernels() {
-  static const Kernel kernels[] = {
+std::span<const GradientKernel> f32_kernels() {
+  static const GradientKernel kernels[] = {
       kernel<GradientSimt<Tile<float, 1, 4, 2, 8, 8>, 16, true>>(),  // 128 x 128
       kernel<GradientSimt<Tile<float, 1, 2, 2, 8, 4>, 8, true>>(),   // 64 x 64
       kernel<GradientSimt<Tile<float, 2, 2, 1, 8, 8>, 8, true>>(),   // 64 x 64
@@ -73,8 +57,8 @@ std::span<const Kernel> f32_kernels() {
 
 /// The other dtypes: one tile for d = 1 and batch_last, one for larger d.
 template <class Single, class Grouped>
-std::span<const Kernel> plain_kernels() {
-  static const Kernel kernels[] = {
+std::span<const GradientKernel> plain_kernels() {
+  static const GradientKernel kernels[] = {
       kernel<GradientSimt<Single, 8, true>>(),
       kernel<GradientSimt<Grouped, 4, true>>(),
       kernel<GradientSimt<Single, 8, false>>(),
@@ -82,7 +66,7 @@ std::span<const Kernel> plain_kernels() {
   return kernels;
 }
 
-std::span<const Kernel> kernels_of(DType dtype) {
+std::span<const GradientKernel> kernels_of(DType dtype) {
   switch (dtype) {
     case DType::f32:
       return f32_kernels();
@@ -101,26 +85,26 @@ std::span<const Kernel> kernels_of(DType dtype) {
 }
 
 /// Multiplications and additions, padding included, weighted.
-double arithmetic(const Kernel& kernel, const Product& p, DType dtype) {
+double arithmetic(const GradientKernel& kernel, const Product& p, DType dtype) {
   const double sectors = kernel.batch_first ? repeated_sectors(kernel.j, p.d, dtype) : 1;
   return 2.0 * (is_complex(dtype) ? 4 : 1) * static_cast<double>(p.a) * padded(p.batch, kernel.depth) *
          padded(p.b, kernel.m) * padded(p.c, kernel.n) * padded(p.d, kernel.j) * kernel.cost *
          (1 + 0.6 * (sectors - 1));  // both operands
 }
 
-double tile_count(const Kernel& kernel, const Product& p) {
+double tile_count(const GradientKernel& kernel, const Product& p) {
   return static_cast<double>(p.a) * static_cast<double>(tiles_of(p.b, kernel.m)) *
          static_cast<double>(tiles_of(p.c, kernel.n)) * static_cast<double>(tiles_of(p.d, kernel.j));
 }
 
-const Kernel& choose(const Problem& problem) {
+const GradientKernel& choose(const Problem& problem) {
   const Product p = product_of(problem);
   return cheapest(kernels_of(problem.dtype), problem.layout == Layout::batch_first,
-                  [&](const Kernel& kernel) { return arithmetic(kernel, p, problem.dtype); });
+                  [&](const GradientKernel& kernel) { return arithmetic(kernel, p, problem.dtype); });
 }
 
 /// Parts of the batch: the power of two that fills the GPU, as far as possible.
-std::uint32_t splits_of(const Kernel& kernel, const Product& p, const GpuFacts& facts) {
+std::uint32_t splits_of(const GradientKernel& kernel, const Product& p, const GpuFacts& facts) {
   if (!facts.has_clusters()) return 1;
   const double slots = static_cast<double>(kernel.blocks) * facts.multiprocessors;
   std::uint32_t splits = 1;
@@ -130,10 +114,10 @@ std::uint32_t splits_of(const Kernel& kernel, const Product& p, const GpuFacts& 
   return splits;
 }
 
-double seconds_of(const Problem& problem, const Kernel& kernel, const GpuFacts& facts) {
+double seconds_of(const Problem& problem, const GradientKernel& kernel, const GpuFacts& facts) {
   const Product p = product_of(problem);
   const double blocks = tile_count(kernel, p) * splits_of(kernel, p, facts);
-  const double idle = std::max(1.0, std::max(facts.multiprocessors, 1) / std::max(blocks, 1.0));
+  const double idle = idle_share(facts, blocks);
   // Half of the FMA units' rate, if there are blocks for all of them.
   const double seconds = arithmetic(kernel, p, problem.dtype) * idle / (0.5 * fma_rate(facts, problem.dtype));
   return 3e-6 + std::max(seconds, problem.bytes() / std::max(facts.memory_rate, 1e10));
@@ -141,7 +125,7 @@ double seconds_of(const Problem& problem, const Kernel& kernel, const GpuFacts& 
 
 class GradientSimtExecutor final : public CudaExecutor {
  public:
-  GradientSimtExecutor(const Problem& problem, Device device, const Kernel& kernel)
+  GradientSimtExecutor(const Problem& problem, Device device, const GradientKernel& kernel)
       : CudaExecutor(device), product_(product_of(problem)), kernel_(kernel) {
     const DeviceGuard guard(device.index);
     const GpuFacts& facts = gpu(device);
@@ -204,7 +188,7 @@ class GradientSimtExecutor final : public CudaExecutor {
 
  private:
   Product product_;
-  const Kernel& kernel_;
+  const GradientKernel& kernel_;
   std::uint32_t splits_ = 1;
   int stages_ = 2, flush_mask_ = -1;
   std::size_t totals_at_ = 0, shared_bytes_ = 0;
@@ -214,7 +198,7 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
   if (problem.operation != Operation::gradient)
     return refused("computes the gradient of the values, not products with the matrix");
   if (std::string reason = order_refusal({}, packed_as); !reason.empty()) return refused(std::move(reason));
-  const Kernel& kernel = choose(problem);
+  const GradientKernel& kernel = choose(problem);
   return {.refusal = {},
           .seconds = seconds_of(problem, kernel, gpu(device)),
           .packing_seconds = 0,

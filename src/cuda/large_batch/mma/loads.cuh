@@ -82,13 +82,6 @@ struct MmaArguments {
 
 namespace mma {
 
-/// A tile: a group (i, some j, some outputs) and some samples.
-struct Tile {
-  std::uint32_t group;
-  std::uint32_t i, j0, k0;
-  std::int64_t n0;
-};
-
 /// The tile with this index. Indices are below 2^31, and divisions of 64 bits would take noticeable time.
 __device__ inline Tile tile_at(const MmaArguments& p, std::uint32_t index) {
   const auto groups = static_cast<std::uint32_t>(p.order.groups());
@@ -174,20 +167,8 @@ class Loader {
     const Tile tile = tile_at(p_, next_);
     chunk_ = 0;
     weights_ = p_.weights + static_cast<std::int64_t>(tile.group) * p_.chunks * p_.w_chunk_bytes;
-    terms_left_ = static_cast<int>(p_.c) - l_;
-    std::int64_t n = tile.n0;
-    std::int64_t j = tile.j0;
-    if constexpr (Traits::form == XForm::columns) {
-      n += column_ * (16 / Traits::element_bytes);
-      rows_left_ = static_cast<int>(min(max(p_.batch - n, std::int64_t{0}), std::int64_t{16}));
-    } else {
-      j += column_ * Traits::products;
-      n += row_;
-      rows_left_ = static_cast<int>(min(p_.batch - n, std::int64_t{1} << 20));
-    }
-    j_left_ = static_cast<int>(min(p_.d - j, std::int64_t{2}));
-    from_ =
-        p_.x + (n * p_.x_sample + ((tile.i * p_.c + l_) * p_.d + j) * p_.x_feature) * Traits::element_bytes;
+    // Counted up to 2^20 samples: the tile has fewer.
+    source_ = source_in<Traits, Traits::products>(p_, tile, l_, column_, row_, 1 << 20);
   }
 
   __device__ static void load_weights(std::uint32_t to, const std::byte* from, int bytes) {
@@ -203,18 +184,18 @@ class Loader {
       load_lines(to + to_);
     else
       load_planes(to + to_);
-    from_ += p_.x_chunk_step;
-    terms_left_ -= 16;
+    source_.from += p_.x_chunk_step;
+    source_.terms_left -= 16;
   }
 
   /// Copies words of (l, j), contiguous in memory over j and then l, to their planes.
   __device__ void load_planes(std::uint32_t to) const {
-    const bool inside = terms_left_ > 0 && j_left_ > 0;
-    const std::byte* from = inside ? from_ : p_.x;
+    const bool inside = source_.terms_left > 0 && source_.j_left > 0;
+    const std::byte* from = inside ? source_.from : p_.x;
     const std::int64_t step = inside ? rows_per_pass_ * p_.x_row_step : 0;
     const int passes = p_.planes_passes;
     if (p_.x_copy == 4) {
-      if (rows_left_ >= p_.tile_n) {
+      if (source_.rows_left >= p_.tile_n) {
 #pragma unroll 8
         for (int pass = 0; pass < passes; ++pass) {
           ptx::copy_async_4(to, from, inside);
@@ -223,7 +204,7 @@ class Loader {
         }
       } else {
         for (int pass = 0; pass < passes; ++pass) {
-          const bool row_inside = inside && pass * rows_per_pass_ < rows_left_;
+          const bool row_inside = inside && pass * rows_per_pass_ < source_.rows_left;
           ptx::copy_async_4(to, row_inside ? from : p_.x, row_inside);
           from += step;
           to += rows_per_pass_ * 64;
@@ -233,10 +214,10 @@ class Loader {
 #pragma unroll 8
       for (int pass = 0; pass < passes; ++pass) {
         std::uint32_t pair = 0;
-        if (inside && pass * rows_per_pass_ < rows_left_) {
+        if (inside && pass * rows_per_pass_ < source_.rows_left) {
           const auto* elements = reinterpret_cast<const std::uint16_t*>(from);
           pair = elements[0];
-          if (j_left_ > 1) pair |= std::uint32_t{elements[1]} << 16;
+          if (source_.j_left > 1) pair |= std::uint32_t{elements[1]} << 16;
         }
         ptx::store_shared_4(to, pair);
         from += step;
@@ -249,21 +230,21 @@ class Loader {
   __device__ void load_lines(std::uint32_t to) const {
     constexpr int per_unit = 16 / (Traits::row_bytes / 16);  // l in a unit
     constexpr int bytes_per_term = 16 / per_unit;
-    const int terms = min(max(terms_left_, 0), per_unit);
-    const std::byte* from = from_;
+    const int terms = min(max(source_.terms_left, 0), per_unit);
+    const std::byte* from = source_.from;
     const std::int64_t step = rows_per_pass_ * p_.x_row_step;
     const int passes = p_.unit_passes;
     if (p_.x_copy == 16) {
 #pragma unroll 4
       for (int pass = 0; pass < passes; ++pass) {
-        const bool inside = terms > 0 && pass * rows_per_pass_ < rows_left_;
+        const bool inside = terms > 0 && pass * rows_per_pass_ < source_.rows_left;
         ptx::copy_async_16(to, inside ? from : p_.x, inside ? terms * bytes_per_term : 0);
         from += step;
         to += rows_per_pass_ * Traits::row_bytes;
       }
     } else if constexpr (Traits::form == XForm::rows) {
       for (int pass = 0; pass < passes; ++pass) {
-        const bool inside = pass * rows_per_pass_ < rows_left_;
+        const bool inside = pass * rows_per_pass_ < source_.rows_left;
         store_elements(to, from, inside ? terms : 0);
         from += step;
         to += rows_per_pass_ * Traits::row_bytes;
@@ -274,28 +255,18 @@ class Loader {
   /// Copies a row of samples for each of 16 l, in swizzled units of 16 bytes.
   __device__ void load_columns(std::uint32_t to) const {
     constexpr int per_unit = 16 / Traits::element_bytes;
-    const int samples = min(rows_left_, per_unit);
+    const int samples = min(source_.rows_left, per_unit);
     const int row_bytes = p_.tile_n * Traits::element_bytes;
-    const std::byte* from = from_;
+    const std::byte* from = source_.from;
     const std::int64_t step = rows_per_pass_ * p_.x_row_step;
     const int passes = p_.unit_passes;
     to += to_;
 #pragma unroll 4
     for (int pass = 0; pass < passes; ++pass) {
       const int l = l_ + pass * rows_per_pass_;
-      const bool inside = pass * rows_per_pass_ < terms_left_ && samples > 0;
+      const bool inside = pass * rows_per_pass_ < source_.terms_left && samples > 0;
       const std::uint32_t unit_to = to + ((column_ ^ swizzle(l)) << 4);
-      if (p_.x_copy == 16) {
-        ptx::copy_async_16(unit_to, inside ? from : p_.x, inside ? samples * Traits::element_bytes : 0);
-      } else if (p_.x_copy == 4 && (!Traits::half || samples == per_unit || !inside)) {
-#pragma unroll
-        for (int word = 0; word < 4; ++word) {
-          const bool word_inside = inside && word * 4 < samples * Traits::element_bytes;
-          ptx::copy_async_4(unit_to + word * 4, word_inside ? from + word * 4 : p_.x, word_inside);
-        }
-      } else if constexpr (Traits::half) {
-        store_elements(unit_to, from, inside ? samples : 0);
-      }
+      copy_samples<Traits>(unit_to, from, inside ? samples : 0, p_.x_copy, p_.x);
       from += step;
       to += rows_per_pass_ * row_bytes;
     }
@@ -309,8 +280,7 @@ class Loader {
   // memory.
   int l_ = 0, column_ = 0, row_ = 0, rows_per_pass_ = 1, to_ = 0;
   // Its source in this chunk, and how much of it exists.
-  const std::byte* from_ = nullptr;
-  int terms_left_ = 0, rows_left_ = 0, j_left_ = 0;
+  Source source_;
   const std::byte* weights_ = nullptr;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -38,11 +39,45 @@ namespace kronsparse::cuda::simt {
   return j >= d || width >= 32 ? 1 : 1 + (32 - width) / 32;
 }
 
+/// A compiled kernel, as the launchers see it.
+struct Kernel {
+  bool batch_first;
+  int j, m, n;  ///< sizes of a block's tile
+  int depth, threads;
+  std::size_t stage_bytes, staging_bytes;
+  double cost;  ///< cost of one tile's arithmetic, relative to a tile of 8 x 8 sums per thread
+  const void* function;
+};
+
+/// The kernel of a class with a Tile.
+template <class K>
+[[nodiscard]] Kernel kernel_of(const void* function) {
+  using Tile = typename K::Tile;
+  // With fewer sums per thread, more of its instructions are loads.
+  const double loads = 1.0 / Tile::TM + 1.0 / Tile::TN;
+  return {.batch_first = K::BatchFirst,
+          .j = Tile::J,
+          .m = Tile::M,
+          .n = Tile::N,
+          .depth = K::Depth,
+          .threads = Tile::threads,
+          .stage_bytes = K::stage_bytes,
+          .staging_bytes = K::staging_bytes,
+          .cost = 0.5 + 2.0 * loads,
+          .function = function};
+}
+
+/// How long a GPU's multiprocessors are idle because blocks are few: by so much more time passes.
+[[nodiscard]] inline double idle_share(const GpuFacts& facts, double blocks) {
+  return std::max(1.0, std::max(facts.multiprocessors, 1) / std::max(blocks, 1.0));
+}
+
 /// The kernel of the layout with the least `cost`; of equal ones the first.
-template <class Kernel, class Cost>
-[[nodiscard]] const Kernel& cheapest(std::span<const Kernel> kernels, bool batch_first, const Cost& cost) {
-  const Kernel* best = nullptr;
-  for (const Kernel& kernel : kernels)
+template <class Compiled, class Cost>
+[[nodiscard]] const Compiled& cheapest(std::span<const Compiled> kernels, bool batch_first,
+                                       const Cost& cost) {
+  const Compiled* best = nullptr;
+  for (const Compiled& kernel : kernels)
     if (kernel.batch_first == batch_first && (best == nullptr || cost(kernel) < cost(*best))) best = &kernel;
   return *best;
 }

@@ -20,31 +20,9 @@ namespace {
 
 using namespace simt;
 
-/// A compiled kernel, as the launcher sees it.
-struct Kernel {
-  bool batch_first;
-  int j, m, n;  ///< sizes of a block's tile
-  int depth, threads;
-  std::size_t stage_bytes, staging_bytes;
-  double cost;  ///< cost of one tile's arithmetic, relative to a tile of 8 x 8 sums per thread
-  const void* function;
-};
-
 template <class K>
 Kernel kernel() {
-  using Tile = typename K::Tile;
-  // With fewer sums per thread, more of its instructions are loads.
-  const double loads = 1.0 / Tile::TM + 1.0 / Tile::TN;
-  return {.batch_first = K::BatchFirst,
-          .j = Tile::J,
-          .m = Tile::M,
-          .n = Tile::N,
-          .depth = K::Depth,
-          .threads = Tile::threads,
-          .stage_bytes = K::stage_bytes,
-          .staging_bytes = K::staging_bytes,
-          .cost = 0.5 + 2.0 * loads,
-          .function = reinterpret_cast<const void*>(&multiply_simt<K>)};
+  return kernel_of<K>(reinterpret_cast<const void*>(&multiply_simt<K>));
 }
 
 /// The tiles of f32, made for speed. A thread has 64 (48) sums. For every small d there is a tile as wide as
@@ -123,7 +101,7 @@ double seconds_of(const Problem& problem, const Kernel& kernel, const GpuFacts& 
   const double blocks = static_cast<double>(p.a) * static_cast<double>(tiles_of(p.d, kernel.j)) *
                         static_cast<double>(tiles_of(p.b, kernel.n)) *
                         static_cast<double>(tiles_of(p.batch, kernel.m));
-  const double idle = std::max(1.0, std::max(facts.multiprocessors, 1) / std::max(blocks, 1.0));
+  const double idle = idle_share(facts, blocks);
   // Shares of the FMA units' rate and of the copy rate, reached on an H200 by 64 patterns of the paper's
   // grid, if there are blocks for all multiprocessors.
   const bool batch_first = problem.layout == Layout::batch_first;

@@ -103,12 +103,7 @@ __device__ inline int swizzled(int unit, int sample) {
   return unit;
 }
 
-/// A tile: a group (i, some j, some outputs) and some samples.
-struct Tile {
-  std::uint32_t group;
-  std::uint32_t i, j0, k0;
-  std::int64_t n0;
-};
+using mma::Tile;
 
 /// Streamed weights: tiles that share samples run together, over only as many groups as leave their weights
 /// in L2 until the last samples. The order is i, bundle of j groups, samples, j group of the bundle, outputs.
@@ -253,20 +248,8 @@ class Producer {
 
   __device__ void enter_tile(const Tile& tile) {
     weights_ = p_.weights + static_cast<std::int64_t>(tile.group) * p_.chunks * p_.w_chunk_bytes;
-    terms_left_ = static_cast<int>(p_.c) - l_;
-    std::int64_t n = tile.n0;
-    std::int64_t j = tile.j0;
-    if constexpr (Traits::form == XForm::columns) {
-      n += column_ * (16 / Traits::element_bytes);
-      rows_left_ = static_cast<int>(min(max(p_.batch - n, std::int64_t{0}), std::int64_t{16}));
-    } else {
-      j += column_ * Traits::word_products;
-      n += row_;
-      rows_left_ = static_cast<int>(min(p_.batch - n, std::int64_t{Traits::tile_n - row_}));
-    }
-    j_left_ = static_cast<int>(max(min(p_.d - j, std::int64_t{16}), std::int64_t{-16}));
-    from_ =
-        p_.x + (n * p_.x_sample + ((tile.i * p_.c + l_) * p_.d + j) * p_.x_feature) * Traits::element_bytes;
+    source_ =
+        mma::source_in<Traits, Traits::word_products>(p_, tile, l_, column_, row_, Traits::tile_n - row_);
   }
 
   __device__ void load_stage(int stage) {
@@ -281,8 +264,8 @@ class Producer {
 #pragma unroll
     for (int sub = 0; sub < Traits::sub_chunks; ++sub) {
       load_chunk(to + sub * Traits::x.bytes);
-      from_ += p_.x_chunk_step;
-      terms_left_ -= 16;
+      source_.from += p_.x_chunk_step;
+      source_.terms_left -= 16;
     }
     // An ordinary arrival publishes ordinary stores. (racecheck treats every arrival as one.)
     if (for_racecheck ||
@@ -304,18 +287,18 @@ class Producer {
 
   /// Bytes of the thread's unit that exist, for copies of 16 bytes.
   __device__ int unit_bytes() const {
-    if constexpr (Traits::form == XForm::rows) return min(max(terms_left_, 0), 8) * 2;
+    if constexpr (Traits::form == XForm::rows) return min(max(source_.terms_left, 0), 8) * 2;
     if constexpr (Traits::x.words % 4 == 0)  // units do not cross terms
-      return terms_left_ > 0 ? min(max(j_left_, 0) * Traits::element_bytes, 16) : 0;
+      return source_.terms_left > 0 ? min(max(source_.j_left, 0) * Traits::element_bytes, 16) : 0;
     // All j are in the block: the bytes up to the end of the last term. `many` limits the number, which might
     // overflow.
     constexpr int column_bytes = Traits::form == XForm::lines ? Traits::element_bytes : 4, many = 1 << 16;
-    return min(max((min(terms_left_, many) * Traits::x.words - column_) * column_bytes, 0), 16);
+    return min(max((min(source_.terms_left, many) * Traits::x.words - column_) * column_bytes, 0), 16);
   }
 
   /// Copies units of 16 bytes, one of each kRows-th sample.
   __device__ void load_units(std::uint32_t to) const {
-    const std::byte* from = from_;
+    const std::byte* from = source_.from;
     std::int64_t step = kRows * p_.x_row_step;
     if (p_.x_copy == 16) {
       const int bytes = unit_bytes();
@@ -323,7 +306,7 @@ class Producer {
         from = p_.x;
         step = 0;
       }
-      if (rows_left_ == Traits::tile_n - row_) {
+      if (source_.rows_left == Traits::tile_n - row_) {
 #pragma unroll
         for (int row = 0; row < Traits::tile_n; row += kRows) {
           ptx::copy_async_16(to + row * Traits::x.row_bytes, from, bytes);
@@ -331,8 +314,8 @@ class Producer {
         }
       } else {
         for (int row = 0; row < Traits::tile_n; row += kRows) {
-          ptx::copy_async_16(to + row * Traits::x.row_bytes, row < rows_left_ ? from : p_.x,
-                             row < rows_left_ ? bytes : 0);
+          ptx::copy_async_16(to + row * Traits::x.row_bytes, row < source_.rows_left ? from : p_.x,
+                             row < source_.rows_left ? bytes : 0);
           from += step;
         }
       }
@@ -341,9 +324,9 @@ class Producer {
     for (int row = 0; row < Traits::tile_n; row += kRows, from += step) {
       const std::uint32_t unit_to = to + row * Traits::x.row_bytes;
       if constexpr (Traits::form == XForm::rows) {
-        mma::store_elements(unit_to, from, row < rows_left_ ? min(max(terms_left_, 0), 8) : 0);
+        mma::store_elements(unit_to, from, row < source_.rows_left ? min(max(source_.terms_left, 0), 8) : 0);
       } else if constexpr (Traits::form == XForm::lines) {
-        mma::store_elements(unit_to, from, row < rows_left_ ? unit_bytes() / 2 : 0);
+        mma::store_elements(unit_to, from, row < source_.rows_left ? unit_bytes() / 2 : 0);
       } else {
 #pragma unroll
         for (int word = 0; word < 4; ++word) {
@@ -351,7 +334,7 @@ class Producer {
           const int term = (column_ + word) / Traits::x.words;
           const int j = ((column_ + word) % Traits::x.words - column_) * Traits::word_products;
           load_word(unit_to + word * 4, from + (term * p_.d + j) * Traits::element_bytes,
-                    row < rows_left_ && term < terms_left_ ? j_left_ - j : 0);
+                    row < source_.rows_left && term < source_.terms_left ? source_.j_left - j : 0);
         }
       }
     }
@@ -375,24 +358,14 @@ class Producer {
     constexpr int per_unit = 16 / Traits::element_bytes;
     constexpr int row_bytes = Traits::tile_n * Traits::element_bytes;
     constexpr int rows_per_pass = kProducerThreads * 16 / row_bytes;
-    const int samples = min(rows_left_, per_unit);
-    const std::byte* from = from_;
+    const int samples = min(source_.rows_left, per_unit);
+    const std::byte* from = source_.from;
     const std::int64_t step = rows_per_pass * p_.x_row_step;
 #pragma unroll
     for (int row = 0; row < 16; row += rows_per_pass) {
-      const bool inside = row < terms_left_ && samples > 0;
+      const bool inside = row < source_.terms_left && samples > 0;
       const std::uint32_t unit_to = to + ((column_ ^ mma::swizzle(l_ + row)) << 4);
-      if (p_.x_copy == 16) {
-        ptx::copy_async_16(unit_to, inside ? from : p_.x, inside ? samples * Traits::element_bytes : 0);
-      } else if (p_.x_copy == 4 && (!Traits::half || samples == per_unit || !inside)) {
-#pragma unroll
-        for (int word = 0; word < 4; ++word) {
-          const bool word_inside = inside && word * 4 < samples * Traits::element_bytes;
-          ptx::copy_async_4(unit_to + word * 4, word_inside ? from + word * 4 : p_.x, word_inside);
-        }
-      } else if constexpr (Traits::half) {
-        mma::store_elements(unit_to, from, inside ? samples : 0);
-      }
+      mma::copy_samples<Traits>(unit_to, from, inside ? samples : 0, p_.x_copy, p_.x);
       from += step;
       to += rows_per_pass * row_bytes;
     }
@@ -405,8 +378,7 @@ class Producer {
   // memory.
   int l_ = 0, column_ = 0, row_ = 0, to_ = 0;
   // Its source in this chunk, and how much of it exists.
-  const std::byte* from_ = nullptr;
-  int terms_left_ = 0, rows_left_ = 0, j_left_ = 0;
+  mma::Source source_;
   const std::byte* weights_ = nullptr;
 };
 

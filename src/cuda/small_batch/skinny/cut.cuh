@@ -140,16 +140,8 @@ template <class T>
 }
 /// Gives the cut this order. Its other numbers do not count.
 inline void take_order(Cut& cut, const PackedOrder& order) {
-  const auto number = [&](std::size_t at) { return static_cast<int>(order.numbers[at]); };
-  cut.tiles_per_warp = number(0);
-  cut.segments = number(1);
-  cut.warps_per_row = number(2);
-  cut.rows_per_group = number(3);
-  cut.cluster = number(4);
-  cut.k_blocks = number(5);
-  cut.j_groups = number(6);
-  cut.j_group = number(7);
-  cut.run = number(8);
+  take_numbers(order, {&cut.tiles_per_warp, &cut.segments, &cut.warps_per_row, &cut.rows_per_group,
+                       &cut.cluster, &cut.k_blocks, &cut.j_groups, &cut.j_group, &cut.run});
 }
 
 }  // namespace kronsparse::cuda::skinny

@@ -149,15 +149,8 @@ struct SharedLayout {
 }
 /// Gives the cut this order. Its other numbers do not count.
 inline void take_order(Cut& cut, const PackedOrder& order) {
-  const auto number = [&](std::size_t at) { return static_cast<int>(order.numbers[at]); };
-  cut.chunks = number(0);
-  cut.rows = number(1);
-  cut.warpgroups = number(2);
-  cut.cluster = number(3);
-  cut.k_blocks = number(4);
-  cut.j_groups = number(5);
-  cut.j_group = number(6);
-  cut.run = number(7);
+  take_numbers(order, {&cut.chunks, &cut.rows, &cut.warpgroups, &cut.cluster, &cut.k_blocks, &cut.j_groups,
+                       &cut.j_group, &cut.run});
 }
 
 /// The arguments of a launch.
