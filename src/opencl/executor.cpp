@@ -18,11 +18,12 @@ struct Direction {
   std::int64_t stride, count;
 };
 
-/// Whether four neighbours along a direction always lie side by side and begin at a multiple of four,
-/// whatever the place in the other directions is.
-bool are_aligned(std::int64_t begin, Direction along, std::initializer_list<Direction> others) {
-  return along.stride == 1 && begin % 4 == 0 && std::ranges::all_of(others, [](const Direction& other) {
-           return other.count == 1 || other.stride % 4 == 0;
+/// Whether `width` neighbours along a direction always lie side by side and begin at a multiple of their
+/// number, whatever the place in the other directions is.
+bool are_aligned(std::int64_t begin, Direction along, std::initializer_list<Direction> others,
+                 int width = 4) {
+  return along.stride == 1 && begin % width == 0 && std::ranges::all_of(others, [=](const Direction& other) {
+           return other.count == 1 || other.stride % width == 0;
          });
 }
 
@@ -37,7 +38,7 @@ void set_vectors(Args& args, const Problem& problem, const Launch& launch) {
       case Along::depth:
         return are_aligned(begin, depth, {i, j, row});
       case Along::j:
-        return are_aligned(begin, j, {i, row, depth});
+        return are_aligned(begin, j, {i, row, depth}, launch.j_vector);
       default:
         return false;
     }

@@ -19,6 +19,7 @@ struct Launch {
   std::int64_t j_inner = 1;  ///< tiles of j that run side by side
   Along a = Along::nothing;
   Along b = Along::nothing;
+  int j_vector = 4;  ///< elements of vectors along j; others have four
 };
 
 class ContractionExecutor final : public Executor {

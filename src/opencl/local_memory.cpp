@@ -192,7 +192,7 @@ std::shared_ptr<const Kernels> kernels_for(const Problem& problem, Device device
 Along along(Order order, const Config& config) {
   if (order == Order::rows) return Along::rows;
   if (order == Order::steps) return Along::depth;
-  return config.j % 4 == 0 ? Along::j : Along::nothing;
+  return config.j > 1 ? Along::j : Along::nothing;
 }
 
 Launch launch_of(const Problem& problem, const Config& config, const DeviceFacts& facts) {
@@ -208,7 +208,8 @@ Launch launch_of(const Problem& problem, const Config& config, const DeviceFacts
           .is_of_item = false,
           .j_inner = batch_first ? static_cast<std::int64_t>(std::max(room / of_group, 1.0)) : 1,
           .a = along(orders_of(problem, config).a, config),
-          .b = along(orders_of(problem, config).b, config)};
+          .b = along(orders_of(problem, config).b, config),
+          .j_vector = std::min(config.j, 4)};
 }
 
 Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {

@@ -107,7 +107,8 @@ typedef struct {
   long n_tiles, j_inner, m_tiles, j_outer;  // tiles, those that run side by side first
   long first_tile, tiles;
   long has_bias, activation, conjugates_b;
-  // Vectors of four, aligned: loads of A and B along their order, stores along the batch or the outputs, stores along j.
+  // Aligned vectors of four: loads of A and B along their order (of two, where j come first and a tile has two),
+  // stores along the batch or the outputs, stores along j.
   long loads_a_vectors, loads_b_vectors, stores_vectors, stores_runs;
 } Args;
 

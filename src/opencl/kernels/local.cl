@@ -137,6 +137,12 @@ UNROLL
       raws[turn * vector + 3 % vector] = four.w;
       continue;
     }
+    if (is_aligned && vector == 2 && exists && left >= 2) {
+      const JOIN(RAW, 2) two = *(const global JOIN(RAW, 2)*)begin;
+      raws[turn * vector] = two.x;
+      raws[turn * vector + 1 % vector] = two.y;
+      continue;
+    }
 #endif
 UNROLL
     for (int e = 0; e < vector; ++e) {
