@@ -404,7 +404,7 @@ template <class Real>
 /// 2·sum_t x[t]·sin(π·(k+1)·(2t+1)/2n). Sizes are those of dct; type 1 goes through 2·(n+1).
 ///
 ///     const auto sines = kronsparse::dst<double>(3, 1);
-///     assert(std::abs((sines * std::vector<double>{0, 1, 0})[0] - std::sqrt(2.0)) < 1e-14);
+///     assert(std::abs((sines * std::vector<double>{1, 0, 0})[0] - std::sqrt(2.0)) < 1e-14);
 template <class Real>
 [[nodiscard]] Transform<Real> dst(std::int64_t n, int type = 2, Norm norm = Norm::backward) {
   return detail::wave_transform<Real>(detail::Wave::sine, n, type, norm);
