@@ -210,6 +210,9 @@ kernel __attribute__((reqd_work_group_size(THREADS * TEAMS, 1, 1))) void contrac
   const int js = (int)AT_MOST(args->js - place.j, TILE_J);
   a += args->a_at + (place.i * args->a_i + place.j * args->a_j + place.m * args->a_row) * ELEMENT_PARTS;
   b += args->b_at + (place.i * args->b_i + place.j * args->b_j + place.n * args->b_tile) * ELEMENT_PARTS;
+  c += args->c_at + (place.i * args->c_i + place.j * args->c_j + place.m * args->c_m + place.n * args->c_n) *
+                        ELEMENT_PARTS;
+  bias += args->bias_at + (place.i * args->bias_i + place.n * args->bias_n + place.j) * ELEMENT_PARTS;
   const Strides a_strides = {args->a_row, args->a_depth, args->a_j};
   const Strides b_strides = {args->b_row, args->b_depth, args->b_j};
   const bool conjugates_b = args->conjugates_b;
@@ -233,21 +236,23 @@ UNROLL
   Raw b_raws[COUNT(TILE_N, B_ORDER) * VECTOR(B_ORDER)];
   const bool is_a_aligned = args->loads_a_vectors;
   const bool is_b_aligned = args->loads_b_vectors;
-  // Every team takes as many turns, since all wait at the same barriers; chunks beyond the end are zeros.
-  long steps_left = args->depth - TEAM * CHUNK;
+  // Every team takes as many turns, since all wait at the same barriers; chunks beyond the end are zeros. Turns
+  // are counted, not steps: an int takes one register less.
+  int turns = (int)((args->depth + TEAMS * CHUNK - 1) / (TEAMS * CHUNK));
+  const int last_steps = (int)(args->depth - (turns - 1L) * (TEAMS * CHUNK)) - TEAM * CHUNK;
   a += TEAM * CHUNK * args->a_depth * ELEMENT_PARTS;
   b += TEAM * CHUNK * args->b_depth * ELEMENT_PARTS;
-  fetch(a_raws, a, a_strides, rows_m, (int)AT_MOST(steps_left, CHUNK), js, is_a_aligned, TILE_M, A_ORDER);
-  fetch(b_raws, b, b_strides, rows_n, (int)AT_MOST(steps_left, CHUNK), js, is_b_aligned, TILE_N, B_ORDER);
+  const int first_steps = turns > 1 ? CHUNK : AT_MOST(last_steps, CHUNK);
+  fetch(a_raws, a, a_strides, rows_m, first_steps, js, is_a_aligned, TILE_M, A_ORDER);
+  fetch(b_raws, b, b_strides, rows_n, first_steps, js, is_b_aligned, TILE_N, B_ORDER);
   local Sum* const buffers = memory + TEAM * 2 * BUFFER;
   local Sum* buffer = buffers;
   put(buffer, a_raws, TILE_M, A_PITCH, A_PLANE, A_ORDER, false);
   put(buffer + TILE_J * A_PLANE, b_raws, TILE_N, B_PITCH, B_PLANE, B_ORDER, conjugates_b);
   barrier(CLK_LOCAL_MEM_FENCE);
-  for (long done = 0; done < args->depth; done += TEAMS * CHUNK) {
-    steps_left -= TEAMS * CHUNK;
-    const int next = (int)AT_MOST(steps_left, CHUNK);
-    const bool is_more = done + TEAMS * CHUNK < args->depth;
+  for (; turns > 0; --turns) {
+    const bool is_more = turns > 1;
+    const int next = turns > 2 ? CHUNK : AT_MOST(last_steps, CHUNK);
     if (is_more) {
       a += TEAMS * CHUNK * args->a_depth * ELEMENT_PARTS;
       b += TEAMS * CHUNK * args->b_depth * ELEMENT_PARTS;
@@ -290,9 +295,6 @@ UNROLL
   }
 #endif
 
-  c += args->c_at + (place.i * args->c_i + place.j * args->c_j + place.m * args->c_m + place.n * args->c_n) *
-                        ELEMENT_PARTS;
-  bias += args->bias_at + (place.i * args->bias_i + place.n * args->bias_n + place.j) * ELEMENT_PARTS;
   const OFFSET c_j = args->c_j;
   const OFFSET c_m = args->c_m;
   const OFFSET c_n = args->c_n;
