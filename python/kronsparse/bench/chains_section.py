@@ -24,8 +24,9 @@ def latest_chains(rows: Sequence[Row]) -> list[Row]:
     return list(found.values())
 
 
-def _groups(rows: Sequence[Row]) -> dict[tuple[str, str, str], list[Row]]:
-    found: dict[tuple[str, str, str], list[Row]] = {}
+def groups_of(rows: Sequence[Row]) -> dict[tuple[str, ...], list[Row]]:
+    """The rows by group, dtype and layout."""
+    found: dict[tuple[str, ...], list[Row]] = {}
     for row in latest_chains(rows):
         found.setdefault((row["group"], row["dtype"], row["layout"]), []).append(row)
     order = {name: place for place, name in enumerate(_GROUPS)}
@@ -123,7 +124,7 @@ def sentences(rows: Sequence[Row], with_goals: bool = True) -> list[str]:
 def summary(rows: Sequence[Row]) -> str:
     """All of it, in Markdown."""
     parts, with_goals = [], not is_cpu(last_run(rows))
-    for (group, dtype, layout), ones in _groups(rows).items():
+    for (group, dtype, layout), ones in groups_of(rows).items():
         title = f"**{_GROUPS.get(group, group)}, {dtype} {layout}**"
         parts += [title, markdown_table(table_of(ones)), *sentences(ones, with_goals)]
     return "\n\n".join(parts)
@@ -134,7 +135,7 @@ def sections(rows: Sequence[Row]) -> list[Section]:
     found, with_goals = [], not is_cpu(last_run(rows))
     for group, title in _GROUPS.items():
         blocks: list[str | Table | Plot] = []
-        for (name, dtype, layout), ones in _groups(rows).items():
+        for (name, dtype, layout), ones in groups_of(rows).items():
             if name != group:
                 continue
             blocks += [f"**{dtype} {layout}.** " + " ".join(sentences(ones, with_goals))]

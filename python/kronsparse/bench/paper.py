@@ -49,3 +49,47 @@ ENERGY_MEDIAN_SAVING_PERCENT = 15.0
 # Share of bmm's time that its permutations take, from the smallest to the largest h, in percent.
 PERMUTATION_SHARE = {"f32": (10.0, 50.0), "f16": (40.0, 80.0)}
 FIRST_OVER_LAST = 2.0  # of the kernel, FP32, median
+
+
+class Latency(NamedTuple):
+    """Time over that of the dense model, FP32, batch_first."""
+
+    bmm: float
+    kernel: float
+    sparsity: float = 0.0  # percent
+
+
+class LinearShare(NamedTuple):
+    """A vision transformer's forward pass, and the linear layers of its feed-forward networks."""
+
+    model_s: float
+    linear_s: float
+    percent: float
+
+
+# Table 3, by scene of `kronsparse-bench models`; GPT-2 on an RTX 6000.
+TRANSFORMERS = {"vit": Latency(0.89, 0.78, 57.1), "gpt2-prefill": Latency(0.88, 0.84, 24.8)}
+# Table 7.
+LINEAR_SHARES = {
+    ("ViT-S/16", "f16"): LinearShare(0.014, 0.0046, 31),
+    ("ViT-S/16", "f32"): LinearShare(0.090, 0.04, 46),
+    ("ViT-B/16", "f16"): LinearShare(0.036, 0.015, 42),
+    ("ViT-B/16", "f32"): LinearShare(0.30, 0.16, 54),
+    ("ViT-L/16", "f16"): LinearShare(0.11, 0.050, 46),
+    ("ViT-L/16", "f32"): LinearShare(1.0, 0.58, 58),
+    ("ViT-H/14", "f16"): LinearShare(0.31, 0.16, 53),
+    ("ViT-H/14", "f32"): LinearShare(2.6, 1.6, 61),
+}
+# Table 8; parts of blocks by their names in `kronsparse-bench models`.
+VIT_PARTS = {
+    "N x N": Latency(0.82, 0.50),
+    "N x N + bias": Latency(0.97, 0.66),
+    "4N x N": Latency(0.80, 0.78),
+    "4N x N + bias": Latency(0.93, 0.90),
+    "N x 4N": Latency(0.91, 0.58),
+    "N x 4N + bias": Latency(0.94, 0.61),
+    "ffn": Latency(0.91, 0.77),
+    "attention": Latency(0.87, 0.79),
+    "block": Latency(0.90, 0.78),
+    "model": Latency(0.89, 0.78),
+}
