@@ -93,3 +93,31 @@ VIT_PARTS = {
     "block": Latency(0.90, 0.78),
     "model": Latency(0.89, 0.78),
 }
+# Everything in the paper that was measured, or that its grid is described by.
+ITEMS = {
+    "Table 2": "how often one is faster than the other, FP32, best of both layouts",
+    "Table 3": "latency of transformers over dense, FP32",
+    "Table 5": "win rates by sparsity, FP32",
+    "Table 6": "as Table 2, in each layout",
+    "Table 7": "time of linear layers in vision transformers",
+    "Table 8": "parts of ViT-S/16 over dense, FP32",
+    "Table 9": "as Table 2, FP16",
+    "Table 10": "as Table 6, FP16",
+    "Figure 4": "share of bmm's time that its permutations take, FP32, batch_first",
+    "Figure 6a": "speed-up against h, FP32",
+    "Figure 6b": "energy against d·h, FP32",
+    "Figure 8": "sparsity of the grid's patterns",
+    "Figure 9": "speed-up against h at a fixed sparsity, FP32",
+    "Figure 10": "as Figure 4, in both layouts",
+    "Figure 11": "sizes of the grid's matrices",
+    "Figure 12": "specialised over generic ones, by size, FP32",
+    "Figure 13": "bmm over einsum and bsr, by size, FP32",
+    "Figure 14": "batch_first over batch_last, FP32 and FP16",
+    "Figure 15": "as Figure 12, FP16",
+    "Figure 16": "as Figure 13, FP16",
+    "Figure 17": "as Figure 10, FP16",
+    "Figure 18": "as Figure 6a, FP16",
+}
+# The grid: its sparsity and its sizes as the paper tells them.
+GRID_SPARSITY = {"median": 97.9, "first quartile": 91.7}  # percent
+GRID_SIZES = {"first quartile": 4.2e6, "third quartile": 6.0e8}  # entries
