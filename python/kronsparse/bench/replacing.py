@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from kronsparse.chains import Chain
-from kronsparse.torch import KSLinear, freeze, to_dense
-from kronsparse.torch.backends import STEPS
+from kronsparse.torch import KSLinear, freeze
+from kronsparse.torch.backends import STEPS, to_dense
 
 REST = "rest"  # everything but the replaced layers
 CONTENDERS = ("dense", "auto", "kernel", "bmm", REST)
