@@ -91,7 +91,9 @@ def test_every_part_is_checked_and_timed(toy, tmp_path, capsys):
     assert set(rows[0]["seconds"]) == set(replacing.CONTENDERS)
     assert [row["layer"] for row in rows if row["part"] == "layer"][:2] == ["144x48", "144x48+bias"]
     told = capsys.readouterr().out
+    assert told.startswith("Small models, to try the command:\n\n")
     assert "| ViT-S/16, 128 images | f32 | monarch16 | 192x48+bias | graph |" in told
+    assert models_section.sections([run_record(), *rows]) == []  # no results of ViT-S
     # The same command goes on with what is left, which is nothing.
     assert len(run(tmp_path, "vit f32 monarch16 graph")[1]) == len(rows)
 

@@ -183,7 +183,7 @@ def _run(
             print(f"--budget: stopped before {cell}", file=sys.stderr)
             return
         for row in studio.rows(cell, options.small):
-            results.add("cell", **row)
+            results.add("cell", **row, **({"small": True} if options.small else {}))
             told = ", ".join(f"{name} {1e3 * one:.4g}" for name, one in row["seconds"].items())
             print(f"{clock(elapsed)} {row['name']}: {row['status']} ms: {told}", file=sys.stderr, flush=True)
         studio.device.tidy()

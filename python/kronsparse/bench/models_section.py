@@ -46,9 +46,10 @@ def title_of(scene: str) -> str:
     return f"{name}, decoding of {batch} {'sequence' if batch == '1' else 'sequences'}" if batch else scene
 
 
-def latest_cells(rows: Sequence[Row]) -> list[Row]:
-    """The last row of each cell and layer."""
-    return list({row["name"]: row for row in rows if row.get("record") == "cell"}.values())
+def latest_cells(rows: Sequence[Row], small: bool = False) -> list[Row]:
+    """The last row of each cell and layer: of real models, or of small ones, which are no results."""
+    found = [row for row in rows if row.get("record") == "cell" and bool(row.get("small")) == small]
+    return list({row["name"]: row for row in found}.values())
 
 
 def ratio(row: Row, name: str, dense: str = "dense") -> float | None:
@@ -103,8 +104,10 @@ def pipeline_table(rows: Sequence[Row]) -> Table:
     return Table(["dtype", "chains", "run", "dense batch_first, ms", *names], lines, caption)
 
 
-def _timed(rows: Sequence[Row], *parts: str) -> list[Row]:
-    found = [row for row in latest_cells(rows) if row["status"] != "skipped" and row["run"] != "profile"]
+def _timed(rows: Sequence[Row], *parts: str, small: bool = False) -> list[Row]:
+    found = [
+        row for row in latest_cells(rows, small) if row["status"] != "skipped" and row["run"] != "profile"
+    ]
     return [row for row in found if row["part"] in parts]
 
 
@@ -116,14 +119,18 @@ def whole_models(rows: Sequence[Row]) -> list[Row]:
 def summary(rows: Sequence[Row]) -> str:
     """All of it, in Markdown."""
     with_goals = not is_cpu(last_run(rows))
-    tables = []
-    if timed := _timed(rows, "model", "block", "ffn", "attention", "layer"):
-        tables.append(ratios_table(timed, with_goals))
-    if piped := _timed(rows, "pipeline"):
-        tables.append(pipeline_table(piped))
-    if shares := _timed(rows, "linear-share"):
-        tables.append(linear_share_table(shares))
-    return "\n\n".join(map(markdown_table, tables))
+    parts = []
+    for small in (False, True):
+        tables = []
+        if timed := _timed(rows, "model", "block", "ffn", "attention", "layer", small=small):
+            tables.append(ratios_table(timed, with_goals and not small))
+        if piped := _timed(rows, "pipeline", small=small):
+            tables.append(pipeline_table(piped))
+        if shares := _timed(rows, "linear-share", small=small):
+            tables.append(linear_share_table(shares))
+        if tables:
+            parts += ["Small models, to try the command:"] * small + list(map(markdown_table, tables))
+    return "\n\n".join(parts)
 
 
 def _bars(rows: Sequence[Row], scene: str) -> list[Plot]:
