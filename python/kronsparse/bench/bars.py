@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from kronsparse.bench.document import Plot, Table
 from kronsparse.bench.plots import COLOURS, ticks
 
 Bars = Mapping[str, Mapping[str, float]]  # heights by series, then by group
-_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 12, 46, 110
+_LEFT, _RIGHT, _TOP = 60, 12, 46
 _GRID, _INK = "#dddddd", "#222222"
 
 
@@ -62,8 +63,12 @@ def _drawn(
     reference: float | None,
     stacked: bool,
 ) -> str:
-    width = max(420, _LEFT + _RIGHT + len(groups) * max(34, 12 * (1 if stacked else len(series)) + 12))
-    height, floor = 360, 360 - _BOTTOM
+    step_wanted = max(34, 12 * (1 if stacked else len(series)) + 12)
+    legend = sum(_legend_width(name) for name in series)
+    wanted = (7.3 * len(title), legend, len(groups) * step_wanted, 360)
+    width = math.ceil(_LEFT + _RIGHT + max(wanted))
+    floor = _TOP + 200
+    height = math.ceil(floor + 26 + 4.2 * max(map(len, groups)))  # names are turned
 
     def y_of(value: float) -> float:
         return floor - (floor - _TOP) * min(value, top) / top
@@ -110,13 +115,17 @@ def _drawn(
             f'<rect x="{x:.0f}" y="22" width="10" height="10" fill="{COLOURS[number % len(COLOURS)]}" '
             f'fill-opacity="0.7"/><text x="{x + 14:.0f}" y="31">{html.escape(name)}</text>'
         )
-        x += 6.5 * len(name) + 30
+        x += _legend_width(name)
     middle = (floor + _TOP) / 2
     parts.append(
         f'<text x="14" y="{middle:.0f}" text-anchor="middle" transform="rotate(-90 14 {middle:.0f})">'
         f"{html.escape(y_label)}</text>"
     )
     return "".join([*parts, "</svg>"])
+
+
+def _legend_width(name: str) -> float:
+    return 6.5 * len(name) + 30
 
 
 def histogram(values: Sequence[float], edges: Sequence[float], title: str, unit: str, caption: str) -> Plot:
