@@ -5,10 +5,11 @@ import math
 
 import pytest
 import torch
-from bench_helpers import run_record
+from bench_helpers import pretend_gpu, run_record
 from kronsparse.bench import models, models_section, pipeline, profiling, replacing, scenes
 from kronsparse.bench.__main__ import main
 from kronsparse.bench.results import read_rows
+from kronsparse.bench.timing import Effort
 from kronsparse.chains import monarch
 from kronsparse.torch import KSLinear
 from torch import nn
@@ -128,6 +129,21 @@ def test_compiled_cells_have_two_rows_of_one_compilation(toy, tmp_path, monkeypa
     assert [row["run"] for row in rows] == ["compiled", "compiled-graph"]
     assert [row["name"].split()[-1] for row in rows] == ["compiled", "compiled-graph"]
     assert len(compiled) == 4 and all("auto" not in row["seconds"] for row in rows)
+
+
+def test_graphs_and_calls_in_a_row_on_a_pretended_gpu(toy, monkeypatch):
+    device = pretend_gpu(monkeypatch)
+    effort = Effort(run_s=1e-4, total_s=1e-3, fewest=2, most=3)
+    studio = models.Studio(device, effort, scenes.small_scenes(), lambda text: 1.0)
+    for run in ("graph", "eager"):
+        before = len(device.sleeps)
+        (row,) = studio.rows(models.Cell("vit", "f32", "monarch16", "block", run))
+        assert row["status"] == "ok" and set(row["seconds"]) == set(replacing.CONTENDERS)
+        # A graph is enqueued while the GPU spins; an eager call is timed as its caller sees it.
+        assert (len(device.sleeps) > before) == (run == "graph")
+    rows = studio.rows(models.Cell("vit", "f32", "monarch16", "layer", "graph"))
+    # Inputs are rotated until they exceed the cache: a graph holds as many calls as there are inputs.
+    assert len(rows) == 8 and all(row["status"] == "ok" for row in rows)
 
 
 def test_profiles_and_shares(toy, tmp_path):
