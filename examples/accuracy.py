@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a product of factors costs in accuracy: a small vision transformer, dense and with KSLinear at three
+"""The price of products of factors in accuracy: a small vision transformer, dense and with KSLinear at three
 budgets of parameters, each trained from scratch on pictures that this program draws.
 
     python examples/accuracy.py [--steps 400] [--device cuda] [--plot accuracy.svg] [--table accuracy.md]

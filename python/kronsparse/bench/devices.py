@@ -6,7 +6,9 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
@@ -268,12 +270,16 @@ def machine(device: Device) -> dict[str, object]:
     return {**describe_machine(), **device.describe()}
 
 
-def begin_results(suite: str, device: Device, output: Path | None) -> Results:
-    """The results file of a run that has just begun, with the record of where and of what."""
+def begin_results(suite: str, device: Device, output: Path | None, packages: Sequence[str] = ()) -> Results:
+    """The results file of a run that has just begun, with the record of where and of what. The versions of
+    further packages are told where they are installed."""
     hardware = machine(device)
     results = Results(output or default_path(suite, hardware))
     threads = torch.get_num_threads() if device.name == "cpu" else None
     versions = {"kronsparse": __version__, "torch": torch.__version__, "cuda": str(torch.version.cuda)}
+    for name in packages:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
     where = {"machine": hardware, "threads": threads}
     results.add("run", suite=suite, **where, versions=versions, commit=commit())
     return results

@@ -9,8 +9,8 @@ in both layouts, `linear-share` the paper's Table 7. Runs: CUDA graphs, eager, c
 then also in graphs), and profile. TF32 is off for everyone.
 
 A cell is a scene, dtype, set, part and run. Every answer is compared with the dense product of its factors
-in a wider dtype. What is not a replaced layer is timed, too: no layer, however fast, can beat it. The same
-command with the same --output goes on with the cells that are left.
+in a wider dtype. Everything but the replaced layers is timed, too: no layer, however fast, can beat it. The
+same command with the same --output goes on with the cells that are left.
 
   kronsparse-bench models --budget 3m --output models.jsonl
   kronsparse-bench models --only "vit f16 paper" --only "gpt2-prefill model graph"
@@ -163,7 +163,7 @@ def main(options: argparse.Namespace) -> int:
     begun = time.monotonic()
     device = open_device(options.device)
     library = Library(find_library(options.shared_library))
-    results = begin_results("models", device, options.output)
+    results = begin_results("models", device, options.output, ["transformers", "triton"])
     effort = Effort(run_s=0.5e-3, total_s=1e-3 * options.milliseconds, fewest=5, most=40)
     studio = Studio(device, effort, scenes, lambda text: library.predict(text, device=device.name))
     _run(studio, results, wanted, begun, options)

@@ -354,7 +354,7 @@ def chains(groups: Groups, words: Sequence[str]) -> str:
 
 
 def chains_sentences(groups: Groups, words: Sequence[str]) -> str:
-    """What these chains come to."""
+    """The verdict on these chains, line by line."""
     found = chains_section.groups_of(_joined(groups)).get(tuple(words))
     if not found:
         raise ValueError(f"{' '.join(words)!r}: no such chains in these files")

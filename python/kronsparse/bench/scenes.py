@@ -176,7 +176,7 @@ class FullCache:
 
     @classmethod
     def random(cls, scene: Scene, device: torch.device, dtype: torch.dtype) -> FullCache:
-        """Of a scene, standard normal."""
+        """A cache for a scene, standard normal."""
         shape = (scene.batch, scene.heads, scene.context + 1, scene.width // scene.heads)
         made = [[torch.randn(shape, device=device).to(dtype) for _ in range(scene.depth)] for _ in range(2)]
         return cls(*made)
