@@ -48,6 +48,16 @@ def test_every_member_is_checked_and_timed(run, capsys):
     assert "**Eight layers, f32 batch_first**" in told and "goal" not in told  # goals are a GPU's
 
 
+@pytest.mark.gpu
+def test_every_member_on_a_gpu(tmp_path):
+    path = tmp_path / "chains.jsonl"
+    options = ["--device", "cuda:0", "--dtypes", "f16,f32", "--limit", "1", "--output", str(path)]
+    assert main(["chains", *options]) == 0
+    rows = [row for row in read_rows(path) if row["record"] == "chain"]
+    assert len(rows) == 2 * 5 and all(row["status"] == "ok" for row in rows)
+    assert all(set(row["seconds"]) == {"kronsparse", "unfused", "dense"} for row in rows)
+
+
 def test_a_wrong_answer_is_not_timed(run, monkeypatch):
     right = chains.ChainContest.run
     monkeypatch.setattr(

@@ -65,17 +65,18 @@ def toy(monkeypatch):
         return Toy(scene.width).to(device, dtype).eval().requires_grad_(False)
 
     def inputs(scene, device, dtype):
-        return scenes.Inputs((torch.randn(scene.batch, scene.tokens, scene.width).to(dtype),), {})
+        x = torch.randn(scene.batch, scene.tokens, scene.width).to(device, dtype)
+        return scenes.Inputs((x,), {})
 
     monkeypatch.setattr(scenes, "build", build)
     monkeypatch.setattr(scenes, "inputs_of", inputs)
 
 
-def run(tmp_path, *only, small=True):
+def run(tmp_path, *only, device="cpu"):
     path = tmp_path / "models.jsonl"
     words = [word for one in only for word in ("--only", one)]
-    size = ["--small", "--milliseconds", "0.1"] if small else []
-    code = main(["models", "--device", "cpu", *size, *words, "--output", str(path)])
+    size = ["--small", "--milliseconds", "0.1"]
+    code = main(["models", "--device", device, *size, *words, "--output", str(path)])
     return code, [row for row in read_rows(path) if row["record"] == "cell"]
 
 
@@ -105,6 +106,19 @@ def test_a_wrong_answer_is_not_timed(toy, tmp_path, monkeypatch):
     code, (row,) = run(tmp_path, "vit f32 paper block eager")
     assert code == 1 and row["status"] == "wrong" and row["reason"].startswith("bmm wrong: error 0.0")
     assert "bmm" not in row["seconds"] and "kernel" in row["seconds"]
+
+
+def test_a_wrong_row_of_a_layer_is_found(toy, tmp_path, monkeypatch):
+    right = replacing.BmmLinear.forward
+
+    def almost(self, x):
+        y = right(self, x)
+        y.view(-1, y.shape[-1])[3] = 0.0  # neither the first nor the last
+        return y
+
+    monkeypatch.setattr(replacing.BmmLinear, "forward", almost)
+    code, rows = run(tmp_path, "vit f32 paper layer graph")
+    assert code == 1 and all("bmm wrong" in row["reason"] for row in rows)
 
 
 def test_who_fails_is_named_and_the_others_are_timed(toy, tmp_path, monkeypatch):
@@ -144,6 +158,17 @@ def test_graphs_and_calls_in_a_row_on_a_pretended_gpu(toy, monkeypatch):
     rows = studio.rows(models.Cell("vit", "f32", "monarch16", "layer", "graph"))
     # Inputs are rotated until they exceed the cache: a graph holds as many calls as there are inputs.
     assert len(rows) == 8 and all(row["status"] == "ok" for row in rows)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
+def test_every_part_on_a_gpu(toy, tmp_path, dtype):
+    runs = [f"vit {dtype} monarch16 {run}" for run in ("graph", "eager", "profile")]
+    code, rows = run(tmp_path, *runs, f"vit {dtype} advised-paper model graph", device="cuda:0")
+    assert code == 0 and all(row["status"] == "ok" and row["reason"] == "" for row in rows), rows
+    assert {row["run"] for row in rows} == {"graph", "eager", "profile"}
+    (profile,) = (row["profile"] for row in rows if row["run"] == "profile")
+    assert profile["kernel"]["products of factors"] > 0 and "products of factors" not in profile["dense"]
 
 
 def test_profiles_and_shares(toy, tmp_path):

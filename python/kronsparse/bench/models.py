@@ -54,7 +54,8 @@ RUNS = ("graph", "eager", "compiled", "compiled-graph", "profile")
 PARTS = ("model", "block", "ffn", "attention", "layer")
 OURS = ("auto", "kernel")  # contenders that are ours
 CHECKED = ("dense", "auto", "kernel", "bmm")
-LEAST_ROUNDINGS = 8  # that an answer may be off by, however near the dense one is
+LEAST_ROUNDINGS = 4  # that an answer may be off by, however near the dense one is
+ROWS_CHECKED = 64  # of a single layer, beside the first and the last
 CACHES_TO_EXCEED, MOST_INPUTS = 2, 8  # of the inputs of single layers
 
 
@@ -286,10 +287,12 @@ class Studio:
         return self._measured(cell, subject, row)
 
     def _errors(
-        self, reference: nn.Module, inputs: Inputs, batch: int, dtype: str
+        self, reference: nn.Module, inputs: Inputs, batch: int, dtype: str, others: int = 0
     ) -> Callable[[Tensor], float]:
-        """In norm, of the first and the last sample, against the dense product in a wider dtype."""
-        picked = torch.tensor([0, batch - 1], device=self.device.torch)
+        """In norm, of the first, the last and so many other samples, against the dense product in a wider
+        dtype."""
+        ends = torch.tensor([0, batch - 1])
+        picked = torch.cat([ends, torch.randint(batch, (others,))]).to(self.device.torch)
         exact = inputs.picked(picked, batch, _wider(dtype)).call(reference).double()
 
         def error_of(answer: Tensor) -> float:
@@ -329,7 +332,7 @@ class Studio:
                 ]
                 modules = {name: alone.form(name) for name in CHECKED}
                 exact = self._errors(
-                    alone.reference(_wider(cell.dtype)), inputs[0], scene.samples, cell.dtype
+                    alone.reference(_wider(cell.dtype)), inputs[0], scene.samples, cell.dtype, ROWS_CHECKED
                 )
                 factors = math.sqrt(len(chain))
                 subject = Subject(
