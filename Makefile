@@ -7,8 +7,9 @@ CXX_SOURCES = $(shell find include src cli bindings tests -name '*.[ch]pp' -o -n
                 -o -name '*.cu' -o -name '*.cuh')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-dev test-install test-sanitize test-sanitize-opencl build-dev build-sanitize \
-        build-sanitize-opencl build-without-python need-python bench bench-gpu cross docs fuzz lint format clean
+.PHONY: help demo build test test-dev test-install test-models test-sanitize test-sanitize-opencl build-dev \
+        build-sanitize build-sanitize-opencl build-without-python need-python bench bench-gpu cross docs fuzz lint \
+        format clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -39,6 +40,9 @@ build-dev build-sanitize build-sanitize-opencl: build-%:
 
 test-install: build-dev  ## installs the library and the package apart, and uses them; builds them anew
 	ctest --preset dev-install --parallel $(JOBS) --output-junit junit-install.xml
+
+test-models: build-dev  ## the benchmark with small models of transformers, which it installs into build/models-venv
+	tools/test-models
 
 # test-sanitize: those of the C++ library and the command once more, with ASan and UBSan; part of CI.
 # test-sanitize-opencl: those of OpenCL alone, whose drivers bring a compiler that is not ours to search for leaks.

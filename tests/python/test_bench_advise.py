@@ -12,8 +12,8 @@ LAYER = Layer(1024, 1024, "f32", "fp32", "batch_first", 100)
 
 def by_flops(problem):
     """A model in which only products count, and small blocks cost a little more."""
-    pattern = Pattern.parse(problem.split()[-1])
-    return pattern.nnz * (1 + pattern.h)
+    patterns = map(Pattern.parse, problem.split()[-1].split("*"))
+    return sum(pattern.nnz * (1 + pattern.h) for pattern in patterns)
 
 
 def test_proposals_fit_the_layer_and_the_parameters():

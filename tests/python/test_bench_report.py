@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from bench_helpers import row, run_record, write
-from kronsparse.bench import paper, report
+from kronsparse.bench import paper, paper_sections, report
 from kronsparse.bench.__main__ import main
 from kronsparse.bench.dataset import both_layouts, collect, halves_over_f32
 from kronsparse.bench.document import to_html, to_markdown
@@ -64,9 +64,21 @@ def page(tmp_path_factory):
 
 
 WANTED = (
-    *("Overview", "Win rates, f32 fp32", "Win rates, f16", "Sparsity bins, f32 fp32"),
-    *("Regression of log speed-up on log density and log h", "Speed-up against h(b,c)"),
-    *("Speed-up against size", "batch_first over batch_last", "Permutation share of bmm", "Energy"),
+    *("Overview", "The paper's tables and figures", "Regression of log speed-up on log density and log h"),
+    *("Table 2: win rates, best of both layouts, f32 fp32", "Table 6: win rates in each layout, f32 fp32"),
+    *("Table 9: win rates, best of both layouts, f16", "Table 10: win rates in each layout, f16"),
+    *("Table 5: win rates by sparsity, f32 fp32", "Win rates by sparsity, f16"),
+    *("Figure 4: share of bmm's time that its permutations take, f32 in batch_first", "Figure 6b: energy"),
+    *("Figure 6a: speed-up against h, f32 fp32", "Figure 18: speed-up against h, f16"),
+    *("Figure 8: sparsity of the grid's patterns", "Figure 11: sizes of the grid's matrices"),
+    *("Figure 9: speed-up against h at a fixed sparsity, f32 fp32", "Ours over bmm by size, f16"),
+    *("Figure 14: batch_first over batch_last",),
+    *(
+        "Figure 13: bmm over einsum and bsr by size, f32 fp32",
+        "Figure 16: bmm over einsum and bsr by size, f16",
+    ),
+    *("Figure 10: share of bmm's time that its permutations take, f32",),
+    *("Figure 17: share of bmm's time that its permutations take, f16",),
     *("Distance to the floor", "Where we lose", "Small batches, microseconds", "Failures"),
     *("Predictions of the cost model", "Every problem, times over the floor", "f16 batch_first"),
 )
@@ -105,8 +117,8 @@ def test_the_markdown_has_the_same(page):
     text = to_markdown(report.build(made_up_rows()))
     for title in WANTED:
         assert f"## {title}\n" in text
-    assert "| f32 | 72 % | 15 % |" not in text  # the mode is named
-    assert "| f32 fp32 | 72 % | 15 % | 100 % | 20 % | 1 |" in text
+    assert "| f32 fp32 | batch_last | - | - | 100 % | 20 % | 1 |" in text  # the paper's has both layouts
+    assert "(less energy on 72 % of the patterns, 15 % in the median); here batch_last alone was" in text
     assert "| 99.48 - 99.93 % | 100.0 % | 1.84 | 0.91 | 102 |" in text
     assert "wrong: f16 batch_last B=8 1x48x48x6: strided: error 1" in text
     lost = re.search(r"## Where we lose\n\n(.*?)\n## ", text, re.DOTALL)[1]
@@ -122,21 +134,65 @@ def table_of(text, title):
 
 def test_the_numbers_in_the_tables():
     text = to_markdown(report.build(made_up_rows()))
-    won = {tuple(cells[:2]): cells[4:] for cells in table_of(text, "Win rates, f32 fp32")[1:]}
+    won = {
+        tuple(cells[:2]): cells[4:]
+        for cells in table_of(text, "Table 6: win rates in each layout, f32 fp32")[1:]
+    }
     ours = "kronsparse < min {bmm, einsum, bsr, dense, sparse}"
     assert won[ours, "batch_last"][0] == "96.2 %" and won[ours, "batch_last"][2] == "26"  # 25 of 26
     assert won["bmm < min {einsum, bsr, dense, sparse}", "batch_first"][:2] == ["100.0 %", "2.00"]
-    counted = sum(int(cells[-1]) for cells in table_of(text, "Sparsity bins, f32 fp32")[1:])
+    counted = sum(int(cells[-1]) for cells in table_of(text, "Table 5: win rates by sparsity, f32 fp32")[1:])
     assert counted == sum(Pattern.parse(one["pattern"]).density < 1 for one in made_up_rows()[1:104:4])
     # bmm takes 3.625 s on 1x64x64x8 and 2.625 s on 8x64x64x1.
-    shares = {tuple(cells[:2]): cells[3] for cells in table_of(text, "Permutation share of bmm")[1:3]}
-    assert shares["f32", "batch_last"] == "28 %"
-    ratios = {tuple(cells[:2]): cells[3] for cells in table_of(text, "batch_first over batch_last")[1:4]}
+    tenth = table_of(text, "Figure 10: share of bmm's time that its permutations take, f32")
+    assert {cells[0]: cells[2] for cells in tenth[1:3]}["batch_last"] == "28 %"
+    fourteenth = table_of(text, "Figure 14: batch_first over batch_last")
+    ratios = {tuple(cells[:2]): cells[3] for cells in fourteenth[1:4]}
     assert ratios["f32 fp32", "kronsparse"] == "1.00" and float(ratios["f32 fp32", "bmm"]) > 1.2
     predicted = table_of(text, "Predictions of the cost model")
     assert predicted[1][2:6] == ["1.20", "1.20", "1.20", "100 %"]
-    by_size = text.split("**ours over bmm, f32 fp32.**", 1)[1].split("\n\n")[1].splitlines()[2:]
+    by_size = (
+        text.split("**Speed-up of kronsparse over bmm, f32 fp32.**", 1)[1].split("\n\n")[1].splitlines()[2:]
+    )
     assert all(float(line.split("|")[3]) > 1.3 for line in by_size)  # medians: how much faster ours is
+
+
+def test_every_item_of_the_paper_is_listed_with_a_link(page):
+    text = to_markdown(report.build(made_up_rows()))
+    listed = table_of(text, "The paper's tables and figures")[1:]
+    assert len(listed) == 22 and len(paper.ITEMS) == 22
+    missing = {"Table 3", "Table 7", "Table 8", "Figure 12", "Figure 15"}
+    assert {cells[0] for cells in listed if cells[2] == "not measured here"} == missing
+    whole = page.read_text()
+    linked = re.findall(r'<td><a href="#([^"]+)">', whole)
+    assert len(linked) >= 17 and all(f'<section id="{one}">' in whole for one in linked)
+    titles = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    numbered = [title.split(":")[0] for title in titles if re.match(r"(Table|Figure) \d+\w?: ", title)]
+    order = list(paper.ITEMS)
+    assert numbered == sorted(numbered, key=order.index) and len(set(numbered)) == len(numbered)
+
+
+def test_energy_in_both_layouts_has_the_paper_s_numbers_beside():
+    rows = [run_record()]
+    for layout, joules in (("batch_first", 0.9), ("batch_last", 0.8)):
+        for name, factor in (("kronsparse", 1.0), ("bmm", 1.25)):
+            more = {"record": "energy", "joules": factor * joules, "idle_w": 75.0, "layout": layout}
+            rows.append(row("1x64x64x8", name, 1.0, dtype="f32", **more))
+    text = to_markdown(report.build(rows))
+    lines = table_of(text, "Figure 6b: energy")[1:4]
+    assert [line[1] for line in lines] == ["batch_first", "batch_last", "best of both"]
+    assert lines[2][2:] == ["72 %", "15 %", "100 %", "20 %", "1"] and lines[0][2] == "-"
+    assert "1 patterns, for each the better of both layouts." in text
+
+
+def test_the_grid_is_the_paper_s():
+    eighth, eleventh = paper_sections.grid_sparsity(), paper_sections.grid_sizes()
+    assert [line[1:] for line in eighth.blocks[0].rows] == [["97.9 %", "97.9 %"], ["91.7 %", "91.7 %"]]
+    assert eleventh.blocks[0].rows[0][1] == "4.2e+06"
+    counts = [
+        sum(int(line[1]) for line in plot.numbers.rows) for plot in (eighth.blocks[2], eleventh.blocks[1])
+    ]
+    assert counts == [605, 627]
 
 
 def test_boxes_are_the_paper_s():
@@ -254,7 +310,7 @@ def test_the_paper_s_bins_hold_its_patterns():
 def test_the_results_of_the_repository_can_be_read():
     for path in sorted((SOURCE / "results").glob("*.jsonl")):
         text = to_markdown(report.build(read_files([path])))
-        titles = ("Overview", "Small batches", "Training", "Energy", "Permutation share", "Weights", "Models")
+        titles = ("Overview", "Small batches", "Training", "Figure 6b", "Figure 10", "Weights", "Models")
         assert any(f"## {title}" in text for title in titles), path
     told = "\n".join(summary(read_files(GPU_FILES)))
     assert "| **kronsparse** | 64 | 1.89 (target 2.3: reached)" in told

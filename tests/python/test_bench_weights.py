@@ -1,11 +1,9 @@
-"""kronsparse-bench weights and models, on the CPU and on small things."""
+"""kronsparse-bench weights, on the CPU and on small things."""
 
-import torch
-from kronsparse.bench import models, weights, weights_table
+from kronsparse.bench import weights, weights_table
 from kronsparse.bench.__main__ import main
 from kronsparse.bench.results import read_rows
 from kronsparse.chains import Pattern
-from kronsparse.torch import KSLinear
 
 PROBLEMS = [("f16", "batch_first", 2, Pattern(2, 3, 4, 5)), ("f32", "batch_last", 100, Pattern(1, 8, 6, 3))]
 
@@ -56,11 +54,7 @@ def test_the_worst_pattern_is_named():
     assert line == ["f16 batch_first B=8", "3", "2.000", "4.000", "1x3x3x1"]
 
 
-def test_models_are_replaced_layer_by_layer():
-    dense = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Sequential(torch.nn.Linear(16, 6)))
-    made = models.with_monarch(dense, 4)
-    assert isinstance(made[0], KSLinear) and made[0].bias is not None
-    assert isinstance(made[1][0], torch.nn.Linear)  # 4 does not divide 6
+def test_the_table_of_models_in_older_files():
     row = {"record": "model", "model": "vit", "dtype": "f16", "blocks": 4, "taken": {"dense": 2}}
     (line,) = weights_table.models_table([row | {"dense_s": 2e-3, "frozen_s": 1e-3}]).rows
     assert line == ["vit f16 monarch(4)", "2.00", "1.00", "0.500", "dense 2"]

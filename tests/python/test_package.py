@@ -141,3 +141,19 @@ def test_vit_example():
     first, last = (float(x) for x in re.search(r"loss ([\d.]+) -> ([\d.]+)", done.stdout).groups())
     assert last < 0.8 * first, done.stdout
     assert re.search(r"parameters: \d+ of \d+", done.stdout)
+
+
+def test_accuracy_example(tmp_path):
+    table, plot = tmp_path / "accuracy.md", tmp_path / "accuracy.svg"
+    files = ["--table", str(table), "--plot", str(plot)]
+    done = run_python("", str(SOURCE / "examples" / "accuracy.py"), "--steps", "3", *files)
+    assert done.returncode == 0, done.stderr
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.read_text().splitlines()[2:]
+    ]
+    assert [line[0] for line in lines[:4]] == ["dense", "KS 50.0%", "KS 25.0%", "KS 12.5%"]
+    assert lines[0][1] == "98,304" and lines[0][2] == "100.0 %"
+    shares = [float(line[2].split()[0]) for line in lines[:4]]
+    assert shares == sorted(shares, reverse=True) and 0.7 * 12.5 < shares[3] <= 12.5
+    assert all(float(line[4]) > 0 and 0 <= float(line[3].split()[0]) <= 100 for line in lines)
+    assert plot.read_text().count("<circle") == len(lines) and table.read_text() in done.stdout + "\n"

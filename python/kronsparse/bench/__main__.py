@@ -1,4 +1,5 @@
-"""The command: kronsparse-bench run, layers, weights, models, accuracy, report, compare, advise, numbers."""
+"""The command: kronsparse-bench run, chains, layers, weights, models, accuracy, report, compare, advise,
+numbers."""
 
 from __future__ import annotations
 
@@ -13,9 +14,10 @@ from kronsparse.bench.errors import RefusalError
 # only those that time or compare need PyTorch, which must not be loaded before the process is prepared.
 COMMANDS = {
     "run": ("run", "time a suite of problems, ours beside PyTorch"),
+    "chains": ("chains", "time whole chains beside their factors one by one and the dense layer"),
     "layers": ("layers", "time KSLinear: steps of training, and the host's part of a call"),
     "weights": ("weights", "time unfrozen layers beside frozen ones; count packed bytes"),
-    "models": ("models", "time whole models beside their dense twins"),
+    "models": ("models", "time models and their parts beside their dense twins"),
     "accuracy": ("accuracy", "measure errors of long sums against float64, beside PyTorch's"),
     "report": ("report", "make a page with tables and plots from results files"),
     "compare": ("compare", "list what got faster or slower between two results files"),

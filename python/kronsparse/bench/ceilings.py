@@ -21,13 +21,16 @@ _CPU_SIZES = 2048, 1 << 29
 
 @contextmanager
 def tf32_allowed(allowed: bool) -> Iterator[None]:
-    """PyTorch's setting for products of f32, for a while."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = allowed
+    """PyTorch's setting for products and convolutions of f32, for a while."""
+    settings: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [one.allow_tf32 for one in settings]
+    for one in settings:
+        one.allow_tf32 = allowed
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+        for one, was in zip(settings, before, strict=True):
+            one.allow_tf32 = was
 
 
 def _copy(device: Device, copied: int) -> Callable[[], object]:

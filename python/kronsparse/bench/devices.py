@@ -6,7 +6,9 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
@@ -87,6 +89,11 @@ class Device(ABC):
     @abstractmethod
     def seconds_of(self, call: Callable[[], object], calls: int = 1) -> float:
         """Time of the device per call."""
+
+    def seconds_in_a_row(self, call: Callable[[], object], calls: int = 1) -> float:
+        """Time per call as a caller sees it who makes many: of the device or of the host, whichever is
+        slower."""
+        return self.seconds_of(call, calls)
 
     @abstractmethod
     def replayable(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
@@ -197,6 +204,10 @@ class CudaDevice(Device):
             call.enqueue_s = min(enqueue_s or host_s, host_s)
         return float(start.elapsed_time(end)) * 1e-3 / calls
 
+    def seconds_in_a_row(self, call: Callable[[], object], calls: int = 1) -> float:
+        self.synchronize()
+        return self._events(call, calls)
+
     def replayable(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -259,12 +270,16 @@ def machine(device: Device) -> dict[str, object]:
     return {**describe_machine(), **device.describe()}
 
 
-def begin_results(suite: str, device: Device, output: Path | None) -> Results:
-    """The results file of a run that has just begun, with the record of where and of what."""
+def begin_results(suite: str, device: Device, output: Path | None, packages: Sequence[str] = ()) -> Results:
+    """The results file of a run that has just begun, with the record of where and of what. The versions of
+    further packages are told where they are installed."""
     hardware = machine(device)
     results = Results(output or default_path(suite, hardware))
     threads = torch.get_num_threads() if device.name == "cpu" else None
     versions = {"kronsparse": __version__, "torch": torch.__version__, "cuda": str(torch.version.cuda)}
+    for name in packages:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
     where = {"machine": hardware, "threads": threads}
     results.add("run", suite=suite, **where, versions=versions, commit=commit())
     return results

@@ -127,14 +127,20 @@ document.documentElement.dataset.ready = "yes";
 
 
 def _text(text: str) -> str:
-    """Escaped, with `code` and **bold** as Markdown has them."""
+    """Escaped, with `code`, **bold** and [links](#to-sections) as Markdown has them."""
     escaped = html.escape(text, quote=False)
     escaped = re.sub(r"`([^`]+)`", r"<code>\1</code>", escaped)
+    escaped = re.sub(r"\[([^]]+)\]\((#[\w-]+)\)", r'<a href="\2">\1</a>', escaped)
     return re.sub(r"\*\*([^*]+)\*\*", r"<b>\1</b>", escaped)
 
 
-def _anchor(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+def anchor(title: str) -> str:
+    """The name that links to a section have, in the page as in Markdown.
+
+    >>> anchor("Figure 8: the grid's patterns, f32 batch_first")
+    'figure-8-the-grids-patterns-f32-batch_first'
+    """
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
 def _html_table(table: Table) -> str:
@@ -162,10 +168,10 @@ def _html_block(block: str | Table | Plot) -> str:
 def to_html(document: Document) -> str:
     """One page that needs nothing but itself."""
     links = "".join(
-        f'<a href="#{_anchor(section.title)}">{_text(section.title)}</a>' for section in document.sections
+        f'<a href="#{anchor(section.title)}">{_text(section.title)}</a>' for section in document.sections
     )
     sections = "\n".join(
-        f'<section id="{_anchor(section.title)}"><h2>{_text(section.title)}</h2>\n'
+        f'<section id="{anchor(section.title)}"><h2>{_text(section.title)}</h2>\n'
         + "\n".join(map(_html_block, section.blocks))
         + "</section>"
         for section in document.sections

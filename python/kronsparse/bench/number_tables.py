@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from kronsparse.bench import paper, weights_table
+from kronsparse.bench import chains_section, models_section, paper, weights_table
 from kronsparse.bench.dataset import Measured, collect, halves_over_f32, kinds, latest, of_kind
 from kronsparse.bench.document import Table, markdown_table
 from kronsparse.bench.energy_section import savings
@@ -328,6 +328,10 @@ def models_sentence(groups: Groups, _: Sequence[str]) -> str:
         if row["record"] == "model":
             of_dtype = found.setdefault(row["dtype"], {})
             of_dtype.setdefault(row["model"], []).append(row["frozen_s"] / row["dense_s"])
+    for row in models_section.whole_models(_joined(groups)):
+        over_dense = models_section.ratio(row, "auto")
+        if over_dense is not None:
+            found.setdefault(row["dtype"], {}).setdefault(row["scene"], []).append(over_dense)
     return "; ".join(
         f"{dtype}: " + ", ".join(f"{model} {_range(all_, ' to ', 2)}" for model, all_ in of_dtype.items())
         for dtype, of_dtype in found.items()
@@ -336,7 +340,25 @@ def models_sentence(groups: Groups, _: Sequence[str]) -> str:
 
 def models(groups: Groups, _: Sequence[str]) -> str:
     """Whole models beside their dense twins."""
-    return markdown_table(weights_table.models_table(_joined(groups)))
+    rows = _joined(groups)
+    cells = models_section.whole_models(rows)
+    return markdown_table(models_section.ratios_table(cells) if cells else weights_table.models_table(rows))
+
+
+def chains(groups: Groups, words: Sequence[str]) -> str:
+    """Chains of one group, dtype and layout, as in "layers f16 batch_first"."""
+    found = chains_section.groups_of(_joined(groups)).get(tuple(words))
+    if not found:
+        raise ValueError(f"{' '.join(words)!r}: no such chains in these files")
+    return markdown_table(chains_section.table_of(found))
+
+
+def chains_sentences(groups: Groups, words: Sequence[str]) -> str:
+    """The verdict on these chains, line by line."""
+    found = chains_section.groups_of(_joined(groups)).get(tuple(words))
+    if not found:
+        raise ValueError(f"{' '.join(words)!r}: no such chains in these files")
+    return "\n".join(f"- {told}" for told in chains_section.sentences(found))
 
 
 def accuracy(groups: Groups, _: Sequence[str]) -> str:
@@ -398,6 +420,8 @@ TABLES: dict[str, Callable[[Groups, Sequence[str]], str]] = {
     "weights-sentences": weights_sentences,
     "weights-sentence": weights_sentence,
     "models": models,
+    "chains": chains,
+    "chains-sentences": chains_sentences,
     "models-sentence": models_sentence,
     "accuracy": accuracy,
     "kernel": kernel,

@@ -49,3 +49,75 @@ ENERGY_MEDIAN_SAVING_PERCENT = 15.0
 # Share of bmm's time that its permutations take, from the smallest to the largest h, in percent.
 PERMUTATION_SHARE = {"f32": (10.0, 50.0), "f16": (40.0, 80.0)}
 FIRST_OVER_LAST = 2.0  # of the kernel, FP32, median
+
+
+class Latency(NamedTuple):
+    """Time over that of the dense model, FP32, batch_first."""
+
+    bmm: float
+    kernel: float
+    sparsity: float = 0.0  # percent
+
+
+class LinearShare(NamedTuple):
+    """A vision transformer's forward pass, and the linear layers of its feed-forward networks."""
+
+    model_s: float
+    linear_s: float
+    percent: float
+
+
+# Table 3, by scene of `kronsparse-bench models`; GPT-2 on an RTX 6000.
+TRANSFORMERS = {"vit": Latency(0.89, 0.78, 57.1), "gpt2-prefill": Latency(0.88, 0.84, 24.8)}
+# Table 7.
+LINEAR_SHARES = {
+    ("ViT-S/16", "f16"): LinearShare(0.014, 0.0046, 31),
+    ("ViT-S/16", "f32"): LinearShare(0.090, 0.04, 46),
+    ("ViT-B/16", "f16"): LinearShare(0.036, 0.015, 42),
+    ("ViT-B/16", "f32"): LinearShare(0.30, 0.16, 54),
+    ("ViT-L/16", "f16"): LinearShare(0.11, 0.050, 46),
+    ("ViT-L/16", "f32"): LinearShare(1.0, 0.58, 58),
+    ("ViT-H/14", "f16"): LinearShare(0.31, 0.16, 53),
+    ("ViT-H/14", "f32"): LinearShare(2.6, 1.6, 61),
+}
+# Table 8; parts of blocks by their names in `kronsparse-bench models`.
+VIT_PARTS = {
+    "N x N": Latency(0.82, 0.50),
+    "N x N + bias": Latency(0.97, 0.66),
+    "4N x N": Latency(0.80, 0.78),
+    "4N x N + bias": Latency(0.93, 0.90),
+    "N x 4N": Latency(0.91, 0.58),
+    "N x 4N + bias": Latency(0.94, 0.61),
+    "ffn": Latency(0.91, 0.77),
+    "attention": Latency(0.87, 0.79),
+    "block": Latency(0.90, 0.78),
+    "model": Latency(0.89, 0.78),
+}
+# Everything in the paper that was measured, or that its grid is described by.
+ITEMS = {
+    "Table 2": "how often one is faster than the other, FP32, best of both layouts",
+    "Table 3": "latency of transformers over dense, FP32",
+    "Table 5": "win rates by sparsity, FP32",
+    "Table 6": "as Table 2, in each layout",
+    "Table 7": "time of linear layers in vision transformers",
+    "Table 8": "parts of ViT-S/16 over dense, FP32",
+    "Table 9": "as Table 2, FP16",
+    "Table 10": "as Table 6, FP16",
+    "Figure 4": "share of bmm's time that its permutations take, FP32, batch_first",
+    "Figure 6a": "speed-up against h, FP32",
+    "Figure 6b": "energy against d·h, FP32",
+    "Figure 8": "sparsity of the grid's patterns",
+    "Figure 9": "speed-up against h at a fixed sparsity, FP32",
+    "Figure 10": "as Figure 4, in both layouts",
+    "Figure 11": "sizes of the grid's matrices",
+    "Figure 12": "specialised over generic ones, by size, FP32",
+    "Figure 13": "bmm over einsum and bsr, by size, FP32",
+    "Figure 14": "batch_first over batch_last, FP32 and FP16",
+    "Figure 15": "as Figure 12, FP16",
+    "Figure 16": "as Figure 13, FP16",
+    "Figure 17": "as Figure 10, FP16",
+    "Figure 18": "as Figure 6a, FP16",
+}
+# The grid: its sparsity and its sizes as the paper tells them.
+GRID_SPARSITY = {"median": 97.9, "first quartile": 91.7}  # percent
+GRID_SIZES = {"first quartile": 4.2e6, "third quartile": 6.0e8}  # entries

@@ -34,7 +34,12 @@ class Box:
         return Box(*(float(value) for value in np.percentile(values, [5, 25, 50, 75, 95])))
 
 
-def _ticks(low: float, high: float, log: bool) -> list[float]:
+def ticks(low: float, high: float, log: bool) -> list[float]:
+    """Round numbers from low to high.
+
+    >>> ticks(0.0, 1.0, False)
+    [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]
+    """
     if not log:
         step = 10 ** math.floor(math.log10(max(high - low, 1e-9)))
         step = next(step * part for part in (0.1, 0.2, 0.5, 1.0, 2.0) if (high - low) / (step * part) <= 7)
@@ -107,7 +112,7 @@ def box_plot(
         f"<title>{html.escape(title)}</title>",
         f'<text x="{_LEFT}" y="14" font-size="13" font-weight="600">{html.escape(title)}</text>',
     ]
-    for tick in _ticks(low, high, log):
+    for tick in ticks(low, high, log):
         y = axis(tick)
         parts.append(f'<path d="M{_LEFT} {y:.1f}H{width - _RIGHT}" stroke="{_GRID}"/>')
         parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:.3g}</text>')

@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from kronsparse.bench import own_sections, paper_sections, weights_table
-from kronsparse.bench.dataset import collect, family_of, kinds, latest, mode_of
+from kronsparse.bench import chains_section, models_section, own_sections, paper_sections, weights_table
+from kronsparse.bench.dataset import Measured, collect, family_of, kinds, latest, mode_of
 from kronsparse.bench.document import Document, Section, to_html, to_markdown
 from kronsparse.bench.energy_section import energy
 from kronsparse.bench.layer_table import training
@@ -62,23 +63,15 @@ def build(rows: Sequence[Row], title: str | None = None) -> Document:
     found = kinds(measured)
     hardware = run["machine"].get("gpu", run["machine"]["cpu"])
     main = [kind for kind in found if kind[1] in ("", "fp32")]  # what the paper's tables are about
+    of_paper = _paper(rows, measured, main)
     sections: list[Section | None] = []
     if found:
         sections.append(own_sections.overview(rows, measured, found))
-        for kind in main:
-            sections.append(paper_sections.win_rates(measured, *kind))
-        for kind in main:
-            sections.append(paper_sections.sparsity_bins(measured, *kind))
-        sections += [
-            paper_sections.regression(measured, main),
-            paper_sections.speedup_by_h(measured, main),
-            paper_sections.speedup_by_size(measured, main),
-            paper_sections.first_over_last(measured, main),
-        ]
-    sections += [paper_sections.permutation_share(measured), energy(rows)]
+    sections += [paper_sections.contents(of_paper), *of_paper] if of_paper else []
     if found:
         sections.append(own_sections.floor_distance(measured, found))
         sections.append(own_sections.where_we_lose(measured, found))
+    sections += [*chains_section.sections(rows), *models_section.sections(rows)]
     sections += [*small_sections(rows), training(rows), *weights_table.sections(rows)]
     if found and targets_of(rows):
         sections += target_sections(rows, measured)
@@ -88,6 +81,37 @@ def build(rows: Sequence[Row], title: str | None = None) -> Document:
     if found:
         sections.append(own_sections.every_problem(measured, found))
     return Document(title or f"kronsparse on {hardware}", [one for one in sections if one is not None])
+
+
+def _paper(
+    rows: Sequence[Row], measured: Sequence[Measured], main: Sequence[tuple[str, str]]
+) -> list[Section]:
+    """The paper's tables and figures, by number; what it has not beside what is like it."""
+    sections: list[Section | None] = [models_section.table3(rows), models_section.table7(rows)]
+    sections.append(models_section.table8(rows))
+    for kind in main:
+        sections += [
+            *paper_sections.win_rates(measured, *kind),
+            paper_sections.sparsity_bins(measured, *kind),
+        ]
+        sections += [paper_sections.speedup_by_h(measured, *kind)]
+        sections += paper_sections.speedup_by_size(measured, *kind)
+    if ("f32", "fp32") in main:
+        sections.append(paper_sections.speedup_at_sparsity(measured, "f32", "fp32"))
+    if main:
+        sections += [
+            paper_sections.regression(measured, main),
+            paper_sections.first_over_last(measured, main),
+        ]
+        sections += [paper_sections.grid_sparsity(), paper_sections.grid_sizes()]
+    sections += [*paper_sections.permutation_share(measured), energy(rows)]
+    return sorted((one for one in sections if one is not None), key=_by_number)
+
+
+def _by_number(section: Section) -> tuple[bool, bool, int, str]:
+    """Tables before figures, both by number; after them what has none, in the order it came."""
+    number = re.match(r"(Table|Figure) (\d+)(\w?): ", section.title)
+    return (False, number[1] == "Figure", int(number[2]), number[3]) if number else (True, False, 0, "")
 
 
 def to_csv(rows: Sequence[Row]) -> str:

@@ -45,3 +45,20 @@ CPU_TARGETS = {
 # what two medians of the same code differ by.
 CPU_LOWEST_SPEEDUP = 0.8
 CPU_HALF_NOISE = 1.05
+
+# Chains on an H200: the geometric mean of time / fused floor over eight layers, the median speed-up over the
+# same factors one by one on 24 further chains, and the time over the sum of two kernels at small batches.
+CHAIN_FLOORS = {"f16": 2.0, "bf16": 2.0, "f32": 2.2}
+FURTHER_SPEEDUP = 1.5
+SMALL_CHAINS = 0.85
+# Whole models in CUDA graphs over their dense twins, by scene, set of chains and dtype.
+MODEL_TARGETS = {
+    ("vit", "paper", "f32"): 0.40,
+    ("vit", "paper", "f16"): 0.85,
+    ("vit", "paper", "bf16"): 0.85,
+    ("gpt2-prefill", "monarch16", "f32"): 0.29,
+    ("gpt2-prefill", "monarch16", "f16"): 0.78,
+    ("gpt2-prefill", "paper", "f32"): 0.78,
+    ("llama-prefill", "monarch16", "f16"): 0.43,
+    ("llama-decode-1", "monarch16", "f16"): 0.50,
+}
