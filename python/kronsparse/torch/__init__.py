@@ -17,26 +17,40 @@ if importlib.util.find_spec("torch") is None:
         "kronsparse again, so that torch's operators are built"
     )
 
-from kronsparse.torch.backends import BACKENDS, to_dense
+from kronsparse.torch.backends import BACKENDS
+from kronsparse.torch.checkpoints import convert_file, load_converted
+from kronsparse.torch.conversion import convert, report_of, to_dense
+from kronsparse.torch.conversion_report import ConversionReport, LayerReport
 from kronsparse.torch.factorization import TensorFactorization, factorize
 from kronsparse.torch.files import from_ksmm, load_factors, save_factors
 from kronsparse.torch.freezing import MemoryInfo, freeze, memory_info, unfreeze
 from kronsparse.torch.functional import ks_linear
+from kronsparse.torch.lazy_matrix import LazyMatrix
 from kronsparse.torch.linear import KSLinear
 from kronsparse.torch.padded import PaddedKSLinear
+from kronsparse.torch.rules import Rule, rules_from_toml
 
 __all__ = [
     "BACKENDS",
+    "ConversionReport",
     "KSLinear",
+    "LayerReport",
+    "LazyMatrix",
     "MemoryInfo",
     "PaddedKSLinear",
+    "Rule",
     "TensorFactorization",
+    "convert",
+    "convert_file",
     "factorize",
     "freeze",
     "from_ksmm",
     "ks_linear",
+    "load_converted",
     "load_factors",
     "memory_info",
+    "report_of",
+    "rules_from_toml",
     "save_factors",
     "to_dense",
     "unfreeze",

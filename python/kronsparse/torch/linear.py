@@ -17,10 +17,16 @@ from kronsparse.torch import _library, _operators, backends, freezing
 from kronsparse.torch._library import CHECKS_VERSIONS, SETTINGS
 from kronsparse.torch._operators import apply_eager, is_special, needs_grad
 from kronsparse.torch.functional import ACTIVATIONS, apply, check_bias, check_x
+from kronsparse.torch.lazy_matrix import LazyMatrix
 
 _is_grad_enabled = torch.is_grad_enabled
 _precision = torch.get_float32_matmul_precision
 _MODES = {"highest": "fp32", "high": "tf32", "medium": "tf32"}
+_NO_WEIGHT = (
+    "weight: cannot be assigned, because the matrix of a KSLinear is the product of its factors; assign "
+    "factor0, factor1, ..., or make a layer of a matrix by KSLinear.from_linear. Layers that share their "
+    "matrix with another one, as an embedding does, stay dense"
+)
 
 
 class KSLinear(nn.Module):
@@ -37,7 +43,8 @@ class KSLinear(nn.Module):
     (relu, gelu, gelu_tanh, silu) is computed by the same kernel where no gradient is needed.
 
     Weights are read at every call, and may change in any way between calls. `freeze()` promises that they
-    stay, which makes calls faster.
+    stay, which makes calls faster. `load_state_dict` takes the state of an nn.Linear, too, and factorises its
+    matrix.
 
     >>> layer = KSLinear(64, 128, chain="monarch(blocks=8)")
     >>> layer(torch.randn(3, 5, 64)).shape
@@ -48,6 +55,8 @@ class KSLinear(nn.Module):
 
     bias: nn.Parameter | None
     _frozen: freezing.Frozen | None = None
+    replaced: str = "Linear"
+    """the kind of layer that this one was made of by `from_linear`: Linear, or Conv1D of Hugging Face"""
 
     def __init__(
         self,
@@ -122,10 +131,63 @@ class KSLinear(nn.Module):
                 layer.bias.copy_(bias)
         return layer
 
+    @classmethod
+    def from_linear(
+        cls,
+        linear: nn.Module,
+        chain: ChainLike | int = "monarch",
+        values: str = "factorize",
+        covariance: Tensor | None = None,
+        polish: int = 0,
+        activation: str | None = None,
+        backend: str = "auto",
+    ) -> KSLinear:
+        """A layer in place of an nn.Linear, or of Hugging Face's Conv1D, on its device and in its dtype.
+
+        `chain` may be the number of parameters to spend, too. `values` are found by factorisation, which
+        needs a chainable chain, or are "fresh": as drawn for a new layer. `covariance` of the inputs and
+        `polish` are those of `kronsparse.factorize`. The bias is copied.
+
+        >>> linear = torch.nn.Linear(64, 128)
+        >>> layer = KSLinear.from_linear(linear, "monarch(blocks=8, rank=4)")
+        >>> x = torch.ones(3, 64)
+        >>> bool((layer(x) - linear(x)).norm() < 0.9 * linear(x).norm())
+        True
+        """
+        from kronsparse.torch.dense_layers import layer_from
+
+        return layer_from(linear, chain, values, covariance, polish, activation, backend).layer
+
     @property
     def factors(self) -> list[Tensor]:
         """The factors, left factor first."""
         return [getattr(self, name) for name in self._factor_names]
+
+    @property
+    def weight(self) -> Tensor:
+        """The out_features x in_features matrix, for code that expects an nn.Linear. It is multiplied out at
+        each use, unless only its sizes, dtype or device are asked for: see `LazyMatrix`.
+
+        >>> KSLinear(8, 4).weight.shape
+        torch.Size([4, 8])
+        """
+        if torch.compiler.is_compiling():
+            return self.to_dense()
+        frozen = self._frozen
+        if frozen is None or needs_grad(*self.factors):
+            return LazyMatrix(self.factors)
+        factors = self.factors
+        return LazyMatrix(factors, lambda: frozen.matrix(factors[0].dtype))
+
+    @weight.setter
+    def weight(self, given: object) -> None:
+        raise AttributeError(_NO_WEIGHT)
+
+    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
+        """As in nn.Module, but for `weight`, which is computed."""
+        if name == "weight":
+            raise AttributeError(_NO_WEIGHT)
+        super().register_parameter(name, param)
 
     def reset_parameters(self, variance_preserving: bool = False) -> None:
         """Draws factors and bias from uniform distributions, so that outputs vary as those of nn.Linear.
@@ -382,6 +444,34 @@ class KSLinear(nn.Module):
         self.unfreeze()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self.freeze() if was_frozen else self
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Takes the matrix of a dense layer, too: factors are never left as they were."""
+        matrix = state_dict.get(f"{prefix}weight")
+        if matrix is not None and not any(f"{prefix}{name}" in state_dict for name in self._factor_names):
+            from kronsparse.torch.dense_layers import factors_of_state
+
+            state_dict = {name: value for name, value in state_dict.items() if name != f"{prefix}weight"}
+            try:
+                factors = factors_of_state(self, f"{prefix}weight", matrix)
+            except ValueError as error:
+                error_msgs.append(str(error))
+                factors = self.factors
+            state_dict.update(
+                {f"{prefix}{name}": one for name, one in zip(self._factor_names, factors, strict=True)}
+            )
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and files: what is kept of frozen factors stays behind."""
