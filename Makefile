@@ -7,7 +7,7 @@ CXX_SOURCES = $(shell find include src cli bindings tests -name '*.[ch]pp' -o -n
                 -o -name '*.cu' -o -name '*.cuh')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-dev test-install test-sanitize build-dev build-sanitize build-without-python need-python bench \
+.PHONY: help demo build test test-dev test-install test-ecosystem test-sanitize build-dev build-sanitize build-without-python need-python bench \
         bench-gpu cross docs fuzz lint format clean
 
 help:  ## this list
@@ -21,7 +21,7 @@ build:  ## the library and the command, optimised, in build/default
 	cmake --preset default
 	cmake --build --preset default --parallel $(JOBS) --target kronsparse_cli
 
-test:  ## every test but those of test-install, optimised
+test:  ## every test but those of test-install and test-ecosystem, optimised
 	@tools/bootstrap build
 	@# Packages for Python are fetched while what needs none of them is built.
 	@$(MAKE) --no-print-directory -j 2 need-python build-without-python
@@ -39,6 +39,9 @@ build-dev build-sanitize: build-%:
 
 test-install: build-dev  ## installs the library and the package apart, and uses them; builds them anew
 	ctest --preset dev-install --parallel $(JOBS) --output-junit junit-install.xml
+
+test-ecosystem: build-dev  ## tests beside transformers and PEFT, and the cookbook; fetches those packages
+	tools/test-ecosystem
 
 # test-sanitize: those of the C++ library and the command once more, with ASan and UBSan; part of CI.
 test-dev test-sanitize: test-%: build-%

@@ -1,4 +1,4 @@
-"""The command: kronsparse-bench run, layers, weights, models, accuracy, report, compare, advise, numbers."""
+"""The command: kronsparse-bench and one of `COMMANDS`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ COMMANDS = {
     "layers": ("layers", "time KSLinear: steps of training, and the host's part of a call"),
     "weights": ("weights", "time unfrozen layers beside frozen ones; count packed bytes"),
     "models": ("models", "time whole models beside their dense twins"),
+    "peft": ("peft", "time training steps with PEFT's BOFT, the same as chains, and LoRA"),
     "accuracy": ("accuracy", "measure errors of long sums against float64, beside PyTorch's"),
     "report": ("report", "make a page with tables and plots from results files"),
     "compare": ("compare", "list what got faster or slower between two results files"),
