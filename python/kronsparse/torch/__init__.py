@@ -19,7 +19,7 @@ if importlib.util.find_spec("torch") is None:
 
 from kronsparse.torch.backends import BACKENDS
 from kronsparse.torch.checkpoints import convert_file, load_converted
-from kronsparse.torch.conversion import convert, report_of, to_dense
+from kronsparse.torch.conversion import chains_of, convert, report_of, to_dense
 from kronsparse.torch.conversion_report import ConversionReport, LayerReport
 from kronsparse.torch.factorization import TensorFactorization, factorize
 from kronsparse.torch.files import from_ksmm, load_factors, save_factors
@@ -40,6 +40,7 @@ __all__ = [
     "PaddedKSLinear",
     "Rule",
     "TensorFactorization",
+    "chains_of",
     "convert",
     "convert_file",
     "factorize",

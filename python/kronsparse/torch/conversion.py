@@ -19,6 +19,7 @@ from kronsparse.torch import backends
 from kronsparse.torch.calibration import Calibration, covariances
 from kronsparse.torch.conversion_report import ConversionReport, LayerReport
 from kronsparse.torch.dense_layers import VALUES, dense_from, kind_of, layer_from, matrix_of
+from kronsparse.torch.hugging_face import note_in_config
 from kronsparse.torch.linear import KSLinear
 from kronsparse.torch.rules import (
     Candidate,
@@ -148,6 +149,7 @@ def convert(
     tell(len(chosen), len(chosen), "")
     converted = _replaced(model, {id(p.module): p for p in places}, made, inplace, memo)
     converted.__dict__[_REPORT] = report
+    note_in_config(converted, chains_of(converted))
     return converted
 
 
@@ -161,6 +163,16 @@ def report_of(model: nn.Module) -> ConversionReport:
     if not isinstance(report, ConversionReport):
         raise ValueError("model: was not made by convert(), must be the model that convert() returned")
     return report
+
+
+def chains_of(model: nn.Module) -> dict[str, str]:
+    """The chain of every KSLinear of a model, by name: with fresh values, rules that make the same model.
+
+    >>> chains_of(nn.Sequential(KSLinear(8, 8, "low_rank(rank=2)")))
+    {'0': '1x8x2x1*1x2x8x1'}
+    """
+    found = model.named_modules(remove_duplicate=False)
+    return {name: str(module.chain) for name, module in found if isinstance(module, KSLinear)}
 
 
 @overload
@@ -203,6 +215,7 @@ def to_dense(what: nn.Module | Sequence[Tensor], inplace: bool = False) -> nn.Mo
         places[id(module)] = _Place(sizes, module, "", False)
     converted = _replaced(what, places, made, inplace, memo)
     converted.__dict__.pop(_REPORT, None)
+    note_in_config(converted, {})
     return converted
 
 
@@ -380,6 +393,8 @@ def _predicted(
 ) -> float:
     """Seconds of a frozen layer or of a dense one; nan where there is no prediction."""
     dtype, device = weight.dtype, weight.device
+    if device.type not in ("cpu", "cuda"):
+        return math.nan
     try:
         if chain is not None:
             return backends._kernel_seconds(chain, dtype, "batch_first", device, batch, has_bias, None)

@@ -65,6 +65,9 @@ class LazyMatrix(Tensor):
 
     _factors: tuple[Tensor, ...]
     _make: Callable[[], Tensor]
+    _is_hf_initialized = (
+        True  # transformers draws weights of layers by the name of their parent: not this one
+    )
 
     @staticmethod
     def __new__(cls, factors: Sequence[Tensor], make: Callable[[], Tensor] | None = None) -> LazyMatrix:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -88,7 +89,10 @@ class KSLinear(nn.Module):
         self.register_parameter(
             "bias", nn.Parameter(torch.empty(out_features, device=device, dtype=dtype)) if bias else None
         )
-        self.reset_parameters()
+        if self.factors[0].is_meta:
+            _tell_transformers()
+        else:
+            self.reset_parameters()
         self._prepare_calls()
 
     @classmethod
@@ -197,13 +201,17 @@ class KSLinear(nn.Module):
         With `variance_preserving` they are within ±sqrt(3/c), and outputs have the variance of inputs. The
         bias is within ±1/sqrt(in_features).
         """
+        self._draw_parameters((*self._factor_names, "bias"), variance_preserving)
+
+    def _draw_parameters(self, names: Collection[str], variance_preserving: bool = False) -> None:
+        """The same for parameters of these names."""
         variance = 1.0 if variance_preserving else 3 ** (-1 / len(self.chain))  # a factor's part of it
         with torch.no_grad():
-            for pattern, values in zip(self.chain, self.factors, strict=True):
-                _draw(values, math.sqrt(3 * variance / pattern.c))
-            if self.bias is not None:
-                bound = 1 / math.sqrt(self.in_features)
-                _draw(self.bias, bound)
+            for name, pattern, values in zip(self._factor_names, self.chain, self.factors, strict=True):
+                if name in names:
+                    _draw(values, math.sqrt(3 * variance / pattern.c))
+            if self.bias is not None and "bias" in names:
+                _draw(self.bias, 1 / math.sqrt(self.in_features))
 
     def forward(self, x: Tensor) -> Tensor:
         # This is on the way of every small product: the operator checks sizes, and what nn.Module's own
@@ -480,6 +488,15 @@ class KSLinear(nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._prepare_calls()
+
+
+def _tell_transformers() -> None:
+    """Layers without memory are how transformers begins to load a model. It has to know how to initialise
+    those that a checkpoint lacks."""
+    if "transformers" in sys.modules:
+        from kronsparse.torch.hugging_face import initialise_missing
+
+        initialise_missing()
 
 
 def _check_dtype(argument: str, given: Tensor, dtype: torch.dtype) -> None:
