@@ -150,6 +150,8 @@ def factors_of_state(layer: KSLinear, name: str, matrix: Tensor) -> list[Tensor]
     sizes = (layer.out_features, layer.in_features)
     if layer.replaced == "Conv1D" and tuple(matrix.shape) == sizes[::-1]:
         matrix = matrix.t()
+    if layer.replaced == "Conv2d" and tuple(matrix.shape) == (*sizes, 1, 1):
+        matrix = matrix.flatten(1)
     if tuple(matrix.shape) != sizes:
         raise ValueError(
             f"{name}: sizes {tuple(matrix.shape)} given, must be {sizes}, or the checkpoint must have factors"
@@ -164,7 +166,7 @@ def factors_of_state(layer: KSLinear, name: str, matrix: Tensor) -> list[Tensor]
 
 
 def dense_from(layer: KSLinear) -> nn.Module:
-    """The nn.Linear, or Conv1D, with the layer's matrix; an activation follows it in an nn.Sequential."""
+    """The nn.Linear, Conv1D or Conv2d with the layer's matrix; an activation follows in an nn.Sequential."""
     if layer.layout != "batch_first":
         raise ValueError(f"layout: {layer.layout!r} given, must be 'batch_first' for a dense layer")
     with torch.no_grad():
@@ -180,6 +182,10 @@ def dense_from(layer: KSLinear) -> nn.Module:
 
         dense = Conv1D(layer.out_features, layer.in_features)
         matrix = matrix.t().contiguous()
+    elif layer.replaced == "Conv2d":
+        with torch.device("meta"):
+            dense = nn.Conv2d(layer.in_features, layer.out_features, 1, bias=layer.bias is not None)
+        matrix = matrix[:, :, None, None]
     else:
         with torch.device("meta"):
             dense = nn.Linear(layer.in_features, layer.out_features, layer.bias is not None)

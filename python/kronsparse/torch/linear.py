@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import operator
 import sys
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 from torch.nn import functional
 
 from kronsparse.chains import Chain, ChainLike, Pattern, as_chain, chain_text, checked
@@ -57,7 +59,7 @@ class KSLinear(nn.Module):
     bias: nn.Parameter | None
     _frozen: freezing.Frozen | None = None
     replaced: str = "Linear"
-    """the kind of layer that this one was made of by `from_linear`: Linear, or Conv1D of Hugging Face"""
+    """the kind of layer that this one was made of: Linear, Conv1D of Hugging Face, or Conv2d"""
 
     def __init__(
         self,
@@ -216,6 +218,8 @@ class KSLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         # This is on the way of every small product: the operator checks sizes, and what nn.Module's own
         # attribute access would look for last is asked for first.
+        if x.__class__ is Proxy:  # type: ignore[comparison-overlap]
+            return self._trace(x)
         if is_special():
             return self._forward_special(x)
         frozen = self._frozen
@@ -259,6 +263,9 @@ class KSLinear(nn.Module):
         backend = self._torch_backend(factors[0])
         is_recorded = torch.compiler.is_compiling() or torch._C._is_tracing()
         if is_recorded:
+            is_exported = torch.compiler.is_exporting() or not torch.compiler.is_compiling()
+            if is_exported and backend == "kernel" and torch.onnx.is_in_onnx_export():
+                backend = "einsum"  # ONNX knows no operators of ours
             # An exported program runs in other processes, which have not frozen anything.
             if frozen is not None and torch.compiler.is_compiling() and not torch.compiler.is_exporting():
                 packed, flags = frozen.packed, CHECKS_VERSIONS
@@ -267,6 +274,37 @@ class KSLinear(nn.Module):
                 raise frozen.refuse(self._factor_names, factors)
             packed = frozen.packed
         return apply(x, factors, bias, self.activation, self.layout, backend, packed, flags)
+
+    @property
+    def qconfig(self) -> Any:
+        """The setting of torch.ao.quantization, which has no form for this layer, and would not say so."""
+        return self._qconfig
+
+    @qconfig.setter
+    def qconfig(self, given: Any) -> None:
+        self._qconfig = given
+        warnings.warn(
+            "torch.ao.quantization leaves a KSLinear as it is; kronsparse.torch.quantize_int8(model) keeps "
+            "its factors as int8",
+            UserWarning,
+            stacklevel=2,
+        )
+
+    @qconfig.deleter
+    def qconfig(self) -> None:
+        del self._qconfig
+
+    def _trace(self, x: Any) -> Any:
+        """For torch.fx.symbolic_trace: the layer is one node of the graph."""
+        return x.tracer.create_proxy("call_module", x.tracer.path_of_module(self), (x,), {})
+
+    def __prepare_scriptable__(self) -> nn.Module:
+        """Called by torch.jit.script, which cannot compile the layer, and would say so of some inner line."""
+        raise RuntimeError(
+            "layer: torch.jit.script cannot compile a KSLinear; torch.jit.trace, torch.export and "
+            "torch.compile take it as it is, and kronsparse.torch.to_dense(model) makes a model that can be "
+            "scripted"
+        )
 
     def _torch_backend(self, first: Tensor) -> str:
         """The backend for a layer with such a factor, but for what a frozen one may take."""
