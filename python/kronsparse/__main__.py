@@ -29,8 +29,8 @@ def main() -> int:
             return 1
     findings = examine()
     print(report(findings))
-    # Without a GPU or torch the rest works; without the native module nothing does.
-    return 0 if all(finding.usable for finding in findings if finding.what == "native module") else 1
+    # Without a GPU or torch the rest works. What is there and cannot be used is a fault.
+    return int(any(finding.is_broken for finding in findings))
 
 
 if __name__ == "__main__":

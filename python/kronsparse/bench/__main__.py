@@ -32,7 +32,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module_name, summary) in COMMANDS.items():
         if given[:1] == [name]:
-            module = importlib.import_module(f"kronsparse.bench.{module_name}")
+            try:
+                module = importlib.import_module(f"kronsparse.bench.{module_name}")
+            except ModuleNotFoundError as error:
+                remedy = f"pip install {error.name}" if error.name else "install what it needs"
+                if error.name == "torch":
+                    remedy += ", then install kronsparse again, so that torch's operators are built"
+                print(f"kronsparse-bench {name}: {error}: {remedy}", file=sys.stderr)
+                return 1
             command = commands.add_parser(
                 name,
                 help=summary,
