@@ -10,7 +10,7 @@ import peft
 import pytest
 import torch
 import transformers
-from kronsparse.torch import KSLinear, LazyMatrix, convert, convert_file, report_of, to_dense
+from kronsparse.torch import KSLinear, LazyMatrix, convert, report_of, to_dense
 from kronsparse.transformers import KronsparseConfig
 from torch import nn
 
@@ -117,14 +117,18 @@ def test_dense_weights_beside_the_configuration_of_chains_are_factorised(tmp_pat
     assert torch.equal(loaded(TOKENS).logits, small(TOKENS).logits)
 
 
-def test_a_converted_file_with_its_chains_in_the_configuration(tmp_path):
+def test_a_file_that_the_command_converted(tmp_path, monkeypatch):
+    from kronsparse.__main__ import main
+
     model = llama()
     model.save_pretrained(tmp_path / "dense")
     small = convert(model, RULES)
     (tmp_path / "small").mkdir()
-    small.config.save_pretrained(tmp_path / "small")
-    source, target = tmp_path / "dense" / "model.safetensors", tmp_path / "small" / "model.safetensors"
-    convert_file(source, "monarch(blocks=8)", target)
+    (tmp_path / "rules.toml").write_text('[[rule]]\nchain = "monarch(blocks=8)"\n')
+    monkeypatch.chdir(tmp_path)
+    command = "kronsparse convert dense/model.safetensors --config dense/config.json --rules rules.toml"
+    monkeypatch.setattr(sys, "argv", [*command.split(), "small/model.safetensors"])
+    assert main() == 0
     loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "small")
     assert torch.equal(loaded(TOKENS).logits, small(TOKENS).logits)
 

@@ -561,6 +561,9 @@ def test_wrong_files_leave_nothing_behind(checkpoint, damage, rules, words, tmp_
     assert sorted(file.name for file in tmp_path.iterdir()) == ["dense.safetensors", "small.safetensors"]
 
 
+UP = "1x16x4x4*4x4x4x1"
+
+
 def test_the_command(checkpoint, tmp_path, monkeypatch, capsys):
     _, path = checkpoint
     rules = tmp_path / "rules.toml"
@@ -576,7 +579,22 @@ def test_the_command(checkpoint, tmp_path, monkeypatch, capsys):
     code, told, progress = run("--report", str(tmp_path / "report.html"))
     assert code == 0 and "1 of 3 linear layers are chains" in told and "convert: 1 of 1" in progress
     assert target.exists() and "1x16x4x4*4x4x4x1" in (tmp_path / "report.html").read_text()
+    (tmp_path / "dense").mkdir()
+    config = tmp_path / "dense" / "config.json"
+    config.write_text('{"model_type": "own"}')
+    assert run("--config", str(config))[0] == 0
+    written = json.loads((tmp_path / "config.json").read_text())
+    assert written["model_type"] == "own" and written["quantization_config"]["chains"] == {"up": UP}
     target.unlink()
+    for text, words in (
+        ("{", "is no JSON"),
+        ('{"quantization_config": {}}', "must be that of a dense model"),
+    ):
+        config.write_text(text)
+        code, _, error = run("--config", str(config))
+        assert code == 1 and words in error and not target.exists()
+    code, _, error = run("--config", str(tmp_path / "config.json"))
+    assert code == 1 and "lies beside the target" in error and not target.exists()
     rules.write_text('[[rule]]\nnam = "up"\n')
     code, _, error = run()
     assert code == 1 and not target.exists()

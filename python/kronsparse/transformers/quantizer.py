@@ -84,8 +84,10 @@ class KronsparseQuantizer(HfQuantizer):  # type: ignore[misc,unused-ignore]
     def _process_model_after_weight_loading(self, model: Any, **_: Any) -> nn.Module:
         settings = self.quantization_config
         # From here on it is a model as any other, which may be trained, cast and saved.
-        self.remove_quantization_config(model)
-        model.config._is_quantized = False
+        for name in ("hf_quantizer", "quantization_method"):
+            model.__dict__.pop(name, None)
+        del model.config.quantization_config
+        model.is_quantized = model.config._is_quantized = False
         if settings.rules is not None:
             convert(model, settings.rules, settings.calibration, inplace=True, **settings.options)
         else:
