@@ -1,5 +1,5 @@
-# Where torch is, for a Python. It is not imported: in an isolated build of pip it cannot be, but it still lies where
-# it is installed.
+# Finds the torch of a Python. It is not imported: in an isolated build of pip it cannot be, but it still lies
+# where it is installed.
 include_guard(GLOBAL)
 
 set(_kronsparse_find_torch

@@ -1,4 +1,4 @@
-"""What stands around an nn.Linear: exporters, tracers, quantizers, optimisers, images."""
+"""The surroundings of an nn.Linear: exporters, tracers, quantizers, optimisers, images."""
 
 import copy
 
@@ -43,7 +43,7 @@ def test_exported_programs_are_decomposed():
 
 
 def test_export_to_onnx_sees_no_operator_of_ours(monkeypatch):
-    """What exporters see; tests/ecosystem exports, and runs the result."""
+    """The graph that exporters see; tests/ecosystem exports, and runs the result."""
     layers, x = model(), torch.randn(5, 16)
     monkeypatch.setattr(torch.onnx, "is_in_onnx_export", lambda: True)
     assert "kronsparse" not in str(torch.export.export(layers, (x,)).graph)

@@ -19,7 +19,7 @@ from kronsparse.torch.dense_layers import dense_from
 
 
 class _Boft:
-    """What BOFT's layers share: no permutation matrices are kept, and none is multiplied by."""
+    """Common to BOFT's layers: no permutation matrices are kept, and none is multiplied by."""
 
     boft_R: Any  # noqa: N815 (PEFT's name)
     boft_s: Any

@@ -154,7 +154,7 @@ def convert(
 
 
 def report_of(model: nn.Module) -> ConversionReport:
-    """What `convert` did to this model.
+    """The report of `convert` on this model.
 
     >>> print(report_of(convert(nn.Linear(8, 8), "butterfly", values="fresh")).layers[0].chain)
     1x2x2x4*2x2x2x2*4x2x2x1
@@ -180,8 +180,8 @@ def to_dense(what: AnyModule, inplace: bool = False) -> nn.Module: ...
 @overload
 def to_dense(what: Sequence[Tensor]) -> Tensor: ...
 def to_dense(what: nn.Module | Sequence[Tensor], inplace: bool = False) -> nn.Module | Tensor:
-    """Of a model: a new one, or the same `inplace`, whose chains are dense layers again, nn.Linear or what
-    they were made of. Of factors (a, b, c, d), left factor first: their matrix, differentiable.
+    """Given a model, a new one, or the same `inplace`, whose chains are dense layers again, nn.Linear or what
+    they were made of. Given factors (a, b, c, d), left factor first, their matrix, differentiable.
 
     >>> to_dense([torch.ones(1, 2, 1, 1), torch.ones(1, 1, 3, 1)])
     tensor([[1., 1., 1.],
@@ -374,7 +374,7 @@ def _replaced(
     if id(model) in made:
         return made[id(model)]
     if not inplace:
-        # What stands in the memo is not copied but taken, wherever the model refers to it.
+        # Objects in the memo are not copied but taken, wherever the model refers to it.
         return copy.deepcopy(model, {**memo, **made})
     for key, layer in made.items():
         candidate = places[key].candidate

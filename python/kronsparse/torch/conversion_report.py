@@ -1,4 +1,4 @@
-"""What `convert` did: an object, a table and an HTML page."""
+"""The report of `convert`: an object, a table and an HTML page."""
 
 from __future__ import annotations
 

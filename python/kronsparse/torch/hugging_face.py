@@ -1,4 +1,4 @@
-"""What the layers tell transformers, where it is loaded: nothing here imports it by itself."""
+"""Tells transformers of the layers, once it is loaded: nothing here imports it by itself."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Rule:
 
     @property
     def outcome(self) -> tuple[Any, ...]:
-        """What rules must agree about."""
+        """The part that rules must agree about."""
         chain = self.chain if isinstance(self.chain, (str, int, float, type(None))) else Chain(self.chain)  # type: ignore[arg-type]
         return (None,) if chain is None else (chain, self.values, self.max_error)
 

@@ -1,4 +1,4 @@
-"""What transformers calls while it loads a converted model. Needs transformers."""
+"""The hooks that transformers calls while it loads a converted model. Needs transformers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class KronsparseConfig(QuantizationConfigMixin):  # type: ignore[misc,unused-ign
         self.options = options
 
     def to_dict(self) -> dict[str, Any]:
-        """What config.json says."""
+        """The entry of config.json."""
         return {"quant_method": METHOD, "version": self.version, "chains": self.chains or {}}
 
 
