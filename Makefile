@@ -7,9 +7,9 @@ CXX_SOURCES = $(shell find include src cli bindings tests -name '*.[ch]pp' -o -n
                 -o -name '*.cu' -o -name '*.cuh')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-dev test-install test-models test-sanitize test-sanitize-opencl build-dev \
-        build-sanitize build-sanitize-opencl build-without-python need-python bench bench-gpu cross docs fuzz lint \
-        format clean
+.PHONY: help demo build test test-dev test-install test-ecosystem test-models test-sanitize test-sanitize-opencl \
+        build-dev build-sanitize build-sanitize-opencl build-without-python need-python bench bench-gpu cross docs \
+        fuzz lint format clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -22,7 +22,7 @@ build:  ## the library and the command, optimised, in build/default
 	cmake --preset default
 	cmake --build --preset default --parallel $(JOBS) --target kronsparse_cli
 
-test:  ## every test but those of test-install, optimised
+test:  ## every test but those of test-install and test-ecosystem, optimised
 	@tools/bootstrap build
 	@# Packages for Python are fetched while what needs none of them is built.
 	@$(MAKE) --no-print-directory -j 2 need-python build-without-python
@@ -43,6 +43,9 @@ test-install: build-dev  ## installs the library and the package apart, and uses
 
 test-models: build-dev  ## the benchmark with small models of transformers, which it installs into build/models-venv
 	tools/test-models
+
+test-ecosystem: build-dev  ## tests beside transformers and PEFT, and the cookbook; fetches those packages
+	tools/test-ecosystem
 
 # test-sanitize: those of the C++ library and the command once more, with ASan and UBSan; part of CI.
 # test-sanitize-opencl: those of OpenCL alone, whose drivers bring a compiler that is not ours to search for leaks.

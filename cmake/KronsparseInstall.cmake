@@ -1,4 +1,4 @@
-# Installs the library so that find_package(kronsparse) finds it.
+# Installs the library so that find_package(kronsparse) and pkg-config find it.
 include_guard(GLOBAL)
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -11,6 +11,9 @@ if(NOT SKBUILD)
                                               SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 endif()
 target_include_directories(kronsparse INTERFACE "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+if(NOT KRONSPARSE_INSTALL)
+  return()
+endif()
 
 install(
   TARGETS kronsparse
@@ -32,11 +35,16 @@ install(
 # in and is none of them.)
 get_target_property(_library_type kronsparse TYPE)
 set(KRONSPARSE_CONFIG_DEPENDENCIES "")
+set(KRONSPARSE_PC_LIBS "")
+set(KRONSPARSE_PC_CFLAGS "")
 if(_library_type STREQUAL "STATIC_LIBRARY")
+  set(KRONSPARSE_PC_CFLAGS "-DKRONSPARSE_STATIC")
+  set(KRONSPARSE_PC_LIBS "-lstdc++ -lm -pthread -ldl")
   string(APPEND KRONSPARSE_CONFIG_DEPENDENCIES "find_dependency(Threads)\n")
   if(KRONSPARSE_WITH_CUDA)
     # For CUDA::cudart_static; a compiler for CUDA is not needed.
     string(APPEND KRONSPARSE_CONFIG_DEPENDENCIES "find_dependency(CUDAToolkit)\n")
+    string(PREPEND KRONSPARSE_PC_LIBS "-lcudart_static -lrt ")
   endif()
 endif()
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/kronsparse-config.cmake.in"
@@ -49,3 +57,7 @@ install(FILES "${PROJECT_BINARY_DIR}/kronsparse-config.cmake" "${PROJECT_BINARY_
 if(TARGET kronsparse_cli)
   install(TARGETS kronsparse_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
+
+configure_file("${PROJECT_SOURCE_DIR}/cmake/kronsparse.pc.in" "${PROJECT_BINARY_DIR}/kronsparse.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/kronsparse.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/licenses/kronsparse")

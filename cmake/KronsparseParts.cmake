@@ -61,20 +61,28 @@ macro(kronsparse_part part description)
   endif()
 endmacro()
 
-# kronsparse_directory_part(<part> <description> <directory>)
+# kronsparse_directory_part(<part> <description> <directory> [DEVELOPER])
 #
 # A part that is one directory, which sets KRONSPARSE_WITH_<part> when it is
 # built. Asking for one that this version does not have is an error, not a
 # silent success.
 function(kronsparse_directory_part part description directory)
-  _kronsparse_choice(${part} "${description}" AUTO)
+  set(default AUTO)
+  if("DEVELOPER" IN_LIST ARGN AND NOT PROJECT_IS_TOP_LEVEL)
+    set(default OFF)
+  endif()
+  _kronsparse_choice(${part} "${description}" ${default})
   if(EXISTS "${PROJECT_SOURCE_DIR}/${directory}/CMakeLists.txt")
     if(KRONSPARSE_${part} STREQUAL "AUTO" OR KRONSPARSE_${part})
       add_subdirectory(${directory})
       set(KRONSPARSE_WITH_${part} "${KRONSPARSE_WITH_${part}}" PARENT_SCOPE)
     else()
       string(TOLOWER "${part}" label)
-      kronsparse_report(${label} "switched off (${description})")
+      set(reason "switched off")
+      if(DEFINED KRONSPARSE_${part}_OFF_BECAUSE)
+        set(reason "${KRONSPARSE_${part}_OFF_BECAUSE}")
+      endif()
+      kronsparse_report(${label} "${reason} (${description})")
     endif()
   elseif(KRONSPARSE_${part} AND NOT KRONSPARSE_${part} STREQUAL "AUTO")
     message(FATAL_ERROR "KRONSPARSE_${part}=${KRONSPARSE_${part}}, but kronsparse ${PROJECT_VERSION} does not have "

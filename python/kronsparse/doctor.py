@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import platform
+import re
+import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -16,27 +19,35 @@ class Finding(NamedTuple):
     usable: bool
     text: str
     remedy: str = ""
+    is_broken: bool = False
+    """whether it is installed, and should be usable"""
 
 
 def examine() -> list[Finding]:
     """Everything, in the order in which one part needs the other.
 
     >>> [finding.what for finding in examine()][:2]
-    ['python', 'native module']
+    ['python', 'package']
     """
     return list(_findings())
 
 
 def _findings() -> Iterator[Finding]:
-    yield Finding("python", True, f"{platform.python_version()} on {platform.machine()}")
+    yield Finding("python", True, f"{platform.python_version()} on {platform.machine()}, {sys.executable}")
+    yield Finding("package", True, str(Path(__file__).absolute().parent))
     try:
         from kronsparse import _native
     except ImportError as error:
         yield Finding(
-            "native module", False, str(error), "install kronsparse again for this Python: pip install ."
+            "native module",
+            False,
+            str(error),
+            "install kronsparse again for this Python: pip install .",
+            is_broken=True,
         )
         return
-    yield Finding("native module", True, f"kronsparse {_native.__version__}")
+    yield Finding("native module", True, f"kronsparse {_native.__version__}, {_native.__file__}")
+    yield from _library_findings(Path(_native.__file__).parent)
     for device, description in _native.devices():
         yield Finding(device, True, description)
     why = _native.why_unusable("cuda:0")
@@ -48,11 +59,44 @@ def _findings() -> Iterator[Finding]:
     yield from _torch_findings()
 
 
+def _library_findings(folder: Path) -> Iterator[Finding]:
+    """Which library the loader took: the package's own, or one that LD_LIBRARY_PATH put before it."""
+    loaded = _loaded_libraries()
+    if not loaded:
+        return
+    foreign = [path for path in loaded if path.parent.resolve() != folder.resolve()]
+    # A build has the library elsewhere than the package.
+    is_build = not any(folder.glob("libkronsparse.so*"))
+    if len(loaded) > 1 or (foreign and not is_build):
+        yield Finding(
+            "library",
+            False,
+            f"{', '.join(map(str, loaded))} loaded, must be the one in {folder}",
+            "take the other one out of LD_LIBRARY_PATH, or import kronsparse before what loads it",
+            is_broken=True,
+        )
+    else:
+        yield Finding("library", True, str(loaded[0]))
+
+
+def _loaded_libraries() -> list[Path]:
+    """libkronsparse as this process has it, where the system tells."""
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return []
+    paths = {line.split(maxsplit=5)[5] for line in lines if len(line.split(maxsplit=5)) == 6}
+    return sorted(Path(path) for path in paths if re.fullmatch(r"libkronsparse\.so[.\d]*", Path(path).name))
+
+
 def _cuda_remedy(why: str) -> str:
     if "driver" in why:
         return "an NVIDIA driver and a GPU are needed; everything else works without"
     if "build" in why:
-        return "build where nvcc is found (put it into PATH), then install again"
+        return (
+            "build where nvcc is found (put it into PATH) and torch has CUDA, or with "
+            "-C cmake.define.KRONSPARSE_CUDA=ON, then install again"
+        )
     return "build for this GPU: -DKRONSPARSE_CUDA_ARCHITECTURES=native"
 
 
@@ -69,7 +113,8 @@ def _torch_findings() -> Iterator[Finding]:
     try:
         import torch
     except Exception as error:
-        yield Finding("torch", False, f"cannot be imported: {error}", "repair torch's installation")
+        told = f"cannot be imported: {error}"
+        yield Finding("torch", False, told, "repair torch's installation", is_broken=True)
         return
     cuda = torch.version.cuda or "none"
     yield Finding("torch", True, f"{torch.__version__}, CUDA {cuda}")
@@ -82,9 +127,10 @@ def _torch_findings() -> Iterator[Finding]:
             False,
             _library.why_unusable,
             "install kronsparse again with torch >= 2.10 present: pip install --no-build-isolation .",
+            is_broken=_library.LIBRARY.exists(),
         )
     else:
-        yield Finding("torch operators", True, str(_library.LIBRARY.name))
+        yield Finding("torch operators", True, str(_library.LIBRARY))
     if torch.version.cuda is not None and not torch.cuda.is_available():
         yield Finding(
             "torch on the GPU",

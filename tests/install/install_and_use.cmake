@@ -29,6 +29,27 @@ run("${CMAKE_COMMAND}" --build "${WORK_DIR}/build")
 run("${WORK_DIR}/build/consumer")
 message("${output}")
 
+# A project of C alone, through CMake and through pkg-config.
+run("${CMAKE_COMMAND}" -S "${CONSUMER_DIR}/../c_consumer" -B "${WORK_DIR}/c-build" -G "${GENERATOR}"
+    "-DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM}" "-DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix")
+run("${CMAKE_COMMAND}" --build "${WORK_DIR}/c-build")
+run("${WORK_DIR}/c-build/consumer")
+find_program(pkg_config pkg-config)
+find_program(cc NAMES cc gcc clang)
+if(pkg_config AND cc)
+  file(GLOB_RECURSE pc "${WORK_DIR}/prefix/*/kronsparse.pc")
+  get_filename_component(pc_directory "${pc}" DIRECTORY)
+  set(ENV{PKG_CONFIG_PATH} "${pc_directory}")
+  run("${pkg_config}" --cflags --libs kronsparse)
+  separate_arguments(flags UNIX_COMMAND "${output}")
+  get_filename_component(libraries "${pc_directory}" DIRECTORY)
+  run("${cc}" "${CONSUMER_DIR}/../c_consumer/main.c" -o "${WORK_DIR}/by-pkg-config" ${flags} "-Wl,-rpath,${libraries}")
+  run("${WORK_DIR}/by-pkg-config")
+endif()
+if(NOT EXISTS "${WORK_DIR}/prefix/share/licenses/kronsparse/LICENSE")
+  message(FATAL_ERROR "LICENSE is not installed")
+endif()
+
 # The installed headers must be the public ones, complete, and nothing else.
 file(GLOB headers RELATIVE "${WORK_DIR}/prefix/include/kronsparse" "${WORK_DIR}/prefix/include/kronsparse/*")
 file(GLOB public_headers RELATIVE "${CONSUMER_DIR}/../../../include/kronsparse"

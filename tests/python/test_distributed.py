@@ -52,9 +52,17 @@ def wrap(model, kind):
         return nn.parallel.DistributedDataParallel(model)
     from torch.distributed.fsdp import fully_shard
 
+    placement = largest_dimension if kind == "fsdp2_evenly" else None
     for layer in model:
-        fully_shard(layer)
+        fully_shard(layer, shard_placement_fn=placement)
     return fully_shard(model)
+
+
+def largest_dimension(parameter):
+    """As docs/cookbook/fsdp.md has it."""
+    from torch.distributed.tensor import Shard
+
+    return Shard(max(range(parameter.dim()), key=lambda at: parameter.shape[at]))
 
 
 def work(rank, kind, path):
@@ -69,13 +77,18 @@ def work(rank, kind, path):
     )
     # The model is gone when the group is destroyed: DistributedDataParallel would else destroy it later,
     # with Python's lock in hand, and wait for ever for a thread of Gloo that wants the lock.
-    outputs = train(wrap(make_model(), kind), data().chunk(WORLD, dim=1)[rank])
+    model = wrap(make_model(), kind)
+    if kind == "fsdp2_evenly":
+        for parameter in model.parameters():
+            assert parameter.to_local().numel() * WORLD == parameter.numel()
+    outputs = train(model, data().chunk(WORLD, dim=1)[rank])
+    del model
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
     torch.save(outputs, path / f"{rank}.pt")
 
 
-@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
+@pytest.mark.parametrize("kind", ["ddp", "fsdp2", "fsdp2_evenly"])
 def test_two_processes_train_as_one(kind, tmp_path):
     reference = train(copy.deepcopy(make_model()), data())
     mp.spawn(work, (kind, tmp_path), nprocs=WORLD)

@@ -80,3 +80,27 @@ except ImportError as error:
     assert done.returncode == 0, done.stderr
     assert "torch" in done.stdout
     assert not list((tmp_path / "site" / "kronsparse").glob("libkronsparse_torch*"))
+
+
+def test_a_torch_without_cuda_leaves_cuda_out_and_says_so(tmp_path):
+    """Configured only, with a directory that looks like such a torch."""
+    fake = tmp_path / "torch"
+    fake.mkdir()
+    (fake / "__init__.py").touch()
+
+    def configured(cuda, *options):
+        version = f"__version__ = '2.13.0'\ncuda: Optional[str] = {cuda!r}\n"
+        (fake / "version.py").write_text(version)
+        command = ["cmake", "-S", str(SOURCE), "-B", str(tmp_path / "build"), "-G", "Ninja", "--fresh"]
+        command += ["-DSKBUILD=ON", f"-DPython_EXECUTABLE={sys.executable}", "-DKRONSPARSE_BUILD_TESTS=OFF"]
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        done = subprocess.run(
+            [*command, *options], capture_output=True, text=True, env=environment, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    words = "left out, because torch 2.13.0 has no CUDA: KRONSPARSE_CUDA=ON builds it nevertheless"
+    assert words in configured(None)
+    assert words not in configured("13.0")
+    assert words not in configured(None, "-DKRONSPARSE_CUDA=OFF")

@@ -28,7 +28,7 @@ HIDE = """
     class Hide(importlib.abc.MetaPathFinder):
         def find_spec(self, name, path=None, target=None):
             if name == HIDDEN:
-                raise ModuleNotFoundError(f"No module named {name!r}")
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     sys.meta_path.insert(0, Hide())
     caught = warnings.catch_warnings(record=True)
@@ -157,3 +157,28 @@ def test_accuracy_example(tmp_path):
     assert shares == sorted(shares, reverse=True) and 0.7 * 12.5 < shares[3] <= 12.5
     assert all(float(line[4]) > 0 and 0 <= float(line[3].split()[0]) <= 100 for line in lines)
     assert plot.read_text().count("<circle") == len(lines) and table.read_text() in done.stdout + "\n"
+
+
+def test_doctor_shows_paths_and_fails_for_what_is_broken(monkeypatch, capsys):
+    from kronsparse import __main__, doctor
+
+    report = doctor.report(doctor.examine())
+    assert re.search(r"^yes  package +/", report, re.MULTILINE)
+    assert re.search(r"^yes  torch operators +/.*libkronsparse_torch.so$", report, re.MULTILINE)
+    assert re.search(r"^yes  library +/.*libkronsparse.so", report, re.MULTILINE)
+    other = Path("/elsewhere/libkronsparse.so.0.1")
+    monkeypatch.setattr(doctor, "_loaded_libraries", lambda: [*doctor_libraries, other])
+    doctor_libraries = [Path(doctor.__file__).parent / "libkronsparse.so"]
+    monkeypatch.setattr(sys, "argv", ["kronsparse", "doctor"])
+    assert __main__.main() == 1
+    assert "/elsewhere/libkronsparse.so.0.1 loaded, must be the one in" in capsys.readouterr().out
+
+
+def test_the_benchmark_without_torch_says_what_to_do():
+    done = run_python(
+        "HIDDEN = 'torch'\n"
+        + textwrap.dedent(HIDE)
+        + "from kronsparse.bench.__main__ import main\nraise SystemExit(main(['layers']))"
+    )
+    assert done.returncode == 1
+    assert "layers: No module named 'torch': pip install torch, then install kronsparse again" in done.stderr

@@ -1,5 +1,4 @@
-"""The command: kronsparse-bench run, chains, layers, weights, models, accuracy, report, compare, advise,
-numbers."""
+"""The command: kronsparse-bench and one of `COMMANDS`."""
 
 from __future__ import annotations
 
@@ -18,6 +17,7 @@ COMMANDS = {
     "layers": ("layers", "time KSLinear: steps of training, and the host's part of a call"),
     "weights": ("weights", "time unfrozen layers beside frozen ones; count packed bytes"),
     "models": ("models", "time models and their parts beside their dense twins"),
+    "peft": ("peft", "time training steps with PEFT's BOFT, the same as chains, and LoRA"),
     "accuracy": ("accuracy", "measure errors of long sums against float64, beside PyTorch's"),
     "report": ("report", "make a page with tables and plots from results files"),
     "compare": ("compare", "list what got faster or slower between two results files"),
@@ -33,7 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module_name, summary) in COMMANDS.items():
         if given[:1] == [name]:
-            module = importlib.import_module(f"kronsparse.bench.{module_name}")
+            try:
+                module = importlib.import_module(f"kronsparse.bench.{module_name}")
+            except ModuleNotFoundError as error:
+                remedy = f"pip install {error.name}" if error.name else "install what it needs"
+                if error.name == "torch":
+                    remedy += ", then install kronsparse again, so that torch's operators are built"
+                print(f"kronsparse-bench {name}: {error}: {remedy}", file=sys.stderr)
+                return 1
             command = commands.add_parser(
                 name,
                 help=summary,

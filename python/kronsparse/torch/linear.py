@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+import sys
+import warnings
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 from torch.nn import functional
 
 from kronsparse.chains import Chain, ChainLike, Pattern, as_chain, chain_text, checked
@@ -17,10 +20,16 @@ from kronsparse.torch import _library, _operators, backends, freezing
 from kronsparse.torch._library import CHECKS_VERSIONS, SETTINGS
 from kronsparse.torch._operators import apply_eager, is_special, needs_grad
 from kronsparse.torch.functional import ACTIVATIONS, apply, check_bias, check_x
+from kronsparse.torch.lazy_matrix import LazyMatrix
 
 _is_grad_enabled = torch.is_grad_enabled
 _precision = torch.get_float32_matmul_precision
 _MODES = {"highest": "fp32", "high": "tf32", "medium": "tf32"}
+_NO_WEIGHT = (
+    "weight: cannot be assigned, because the matrix of a KSLinear is the product of its factors; assign "
+    "factor0, factor1, ..., or make a layer of a matrix by KSLinear.from_linear. Layers that share their "
+    "matrix with another one, as an embedding does, stay dense"
+)
 
 
 class KSLinear(nn.Module):
@@ -37,7 +46,8 @@ class KSLinear(nn.Module):
     (relu, gelu, gelu_tanh, silu) is computed by the same kernel where no gradient is needed.
 
     Weights are read at every call, and may change in any way between calls. `freeze()` promises that they
-    stay, which makes calls faster.
+    stay, which makes calls faster. `load_state_dict` takes the state of an nn.Linear, too, and factorises its
+    matrix.
 
     >>> layer = KSLinear(64, 128, chain="monarch(blocks=8)")
     >>> layer(torch.randn(3, 5, 64)).shape
@@ -48,6 +58,8 @@ class KSLinear(nn.Module):
 
     bias: nn.Parameter | None
     _frozen: freezing.Frozen | None = None
+    replaced: str = "Linear"
+    """the kind of layer that this one was made of: Linear, Conv1D of Hugging Face, or Conv2d"""
 
     def __init__(
         self,
@@ -79,7 +91,10 @@ class KSLinear(nn.Module):
         self.register_parameter(
             "bias", nn.Parameter(torch.empty(out_features, device=device, dtype=dtype)) if bias else None
         )
-        self.reset_parameters()
+        if self.factors[0].is_meta:
+            _tell_transformers()
+        else:
+            self.reset_parameters()
         self._prepare_calls()
 
     @classmethod
@@ -122,10 +137,63 @@ class KSLinear(nn.Module):
                 layer.bias.copy_(bias)
         return layer
 
+    @classmethod
+    def from_linear(
+        cls,
+        linear: nn.Module,
+        chain: ChainLike | int = "monarch",
+        values: str = "factorize",
+        covariance: Tensor | None = None,
+        polish: int = 0,
+        activation: str | None = None,
+        backend: str = "auto",
+    ) -> KSLinear:
+        """A layer in place of an nn.Linear, or of Hugging Face's Conv1D, on its device and in its dtype.
+
+        `chain` may be the number of parameters to spend, too. `values` are found by factorisation, which
+        needs a chainable chain, or are "fresh": as drawn for a new layer. `covariance` of the inputs and
+        `polish` are those of `kronsparse.factorize`. The bias is copied.
+
+        >>> linear = torch.nn.Linear(64, 128)
+        >>> layer = KSLinear.from_linear(linear, "monarch(blocks=8, rank=4)")
+        >>> x = torch.ones(3, 64)
+        >>> bool((layer(x) - linear(x)).norm() < 0.9 * linear(x).norm())
+        True
+        """
+        from kronsparse.torch.dense_layers import layer_from
+
+        return layer_from(linear, chain, values, covariance, polish, activation, backend).layer
+
     @property
     def factors(self) -> list[Tensor]:
         """The factors, left factor first."""
         return [getattr(self, name) for name in self._factor_names]
+
+    @property
+    def weight(self) -> Tensor:
+        """The out_features x in_features matrix, for code that expects an nn.Linear. It is multiplied out at
+        each use, unless only its sizes, dtype or device are asked for: see `LazyMatrix`.
+
+        >>> KSLinear(8, 4).weight.shape
+        torch.Size([4, 8])
+        """
+        if torch.compiler.is_compiling():
+            return self.to_dense()
+        frozen = self._frozen
+        if frozen is None or needs_grad(*self.factors):
+            return LazyMatrix(self.factors)
+        factors = self.factors
+        return LazyMatrix(factors, lambda: frozen.matrix(factors[0].dtype))
+
+    @weight.setter
+    def weight(self, given: object) -> None:
+        raise AttributeError(_NO_WEIGHT)
+
+    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
+        """As in nn.Module, but for `weight`, which is computed."""
+        if name == "weight":
+            raise AttributeError(_NO_WEIGHT)
+        super().register_parameter(name, param)
 
     def reset_parameters(self, variance_preserving: bool = False) -> None:
         """Draws factors and bias from uniform distributions, so that outputs vary as those of nn.Linear.
@@ -135,17 +203,23 @@ class KSLinear(nn.Module):
         With `variance_preserving` they are within ±sqrt(3/c), and outputs have the variance of inputs. The
         bias is within ±1/sqrt(in_features).
         """
+        self._draw_parameters((*self._factor_names, "bias"), variance_preserving)
+
+    def _draw_parameters(self, names: Collection[str], variance_preserving: bool = False) -> None:
+        """The same for parameters of these names."""
         variance = 1.0 if variance_preserving else 3 ** (-1 / len(self.chain))  # a factor's part of it
         with torch.no_grad():
-            for pattern, values in zip(self.chain, self.factors, strict=True):
-                _draw(values, math.sqrt(3 * variance / pattern.c))
-            if self.bias is not None:
-                bound = 1 / math.sqrt(self.in_features)
-                _draw(self.bias, bound)
+            for name, pattern, values in zip(self._factor_names, self.chain, self.factors, strict=True):
+                if name in names:
+                    _draw(values, math.sqrt(3 * variance / pattern.c))
+            if self.bias is not None and "bias" in names:
+                _draw(self.bias, 1 / math.sqrt(self.in_features))
 
     def forward(self, x: Tensor) -> Tensor:
         # This is on the way of every small product: the operator checks sizes, and what nn.Module's own
         # attribute access would look for last is asked for first.
+        if x.__class__ is Proxy:  # type: ignore[comparison-overlap]
+            return self._trace(x)
         if is_special():
             return self._forward_special(x)
         frozen = self._frozen
@@ -189,6 +263,9 @@ class KSLinear(nn.Module):
         backend = self._torch_backend(factors[0])
         is_recorded = torch.compiler.is_compiling() or torch._C._is_tracing()
         if is_recorded:
+            is_exported = torch.compiler.is_exporting() or not torch.compiler.is_compiling()
+            if is_exported and backend == "kernel" and torch.onnx.is_in_onnx_export():
+                backend = "einsum"  # ONNX knows no operators of ours
             # An exported program runs in other processes, which have not frozen anything.
             if frozen is not None and torch.compiler.is_compiling() and not torch.compiler.is_exporting():
                 packed, flags = frozen.packed, CHECKS_VERSIONS
@@ -197,6 +274,37 @@ class KSLinear(nn.Module):
                 raise frozen.refuse(self._factor_names, factors)
             packed = frozen.packed
         return apply(x, factors, bias, self.activation, self.layout, backend, packed, flags)
+
+    @property
+    def qconfig(self) -> Any:
+        """The setting of torch.ao.quantization, which has no form for this layer, and would not say so."""
+        return self._qconfig
+
+    @qconfig.setter
+    def qconfig(self, given: Any) -> None:
+        self._qconfig = given
+        warnings.warn(
+            "torch.ao.quantization leaves a KSLinear as it is; kronsparse.torch.quantize_int8(model) keeps "
+            "its factors as int8",
+            UserWarning,
+            stacklevel=2,
+        )
+
+    @qconfig.deleter
+    def qconfig(self) -> None:
+        del self._qconfig
+
+    def _trace(self, x: Any) -> Any:
+        """For torch.fx.symbolic_trace: the layer is one node of the graph."""
+        return x.tracer.create_proxy("call_module", x.tracer.path_of_module(self), (x,), {})
+
+    def __prepare_scriptable__(self) -> nn.Module:
+        """Called by torch.jit.script, which cannot compile the layer, and would say so of some inner line."""
+        raise RuntimeError(
+            "layer: torch.jit.script cannot compile a KSLinear; torch.jit.trace, torch.export and "
+            "torch.compile take it as it is, and kronsparse.torch.to_dense(model) makes a model that can be "
+            "scripted"
+        )
 
     def _torch_backend(self, first: Tensor) -> str:
         """The backend for a layer with such a factor, but for what a frozen one may take."""
@@ -383,6 +491,34 @@ class KSLinear(nn.Module):
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self.freeze() if was_frozen else self
 
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Takes the matrix of a dense layer, too: factors are never left as they were."""
+        matrix = state_dict.get(f"{prefix}weight")
+        if matrix is not None and not any(f"{prefix}{name}" in state_dict for name in self._factor_names):
+            from kronsparse.torch.dense_layers import factors_of_state
+
+            state_dict = {name: value for name, value in state_dict.items() if name != f"{prefix}weight"}
+            try:
+                factors = factors_of_state(self, f"{prefix}weight", matrix)
+            except ValueError as error:
+                error_msgs.append(str(error))
+                factors = self.factors
+            state_dict.update(
+                {f"{prefix}{name}": one for name, one in zip(self._factor_names, factors, strict=True)}
+            )
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
     def __getstate__(self) -> dict[str, Any]:
         """For copies and files: what is kept of frozen factors stays behind."""
         return {name: value for name, value in self.__dict__.items() if name != "_frozen"}
@@ -390,6 +526,15 @@ class KSLinear(nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._prepare_calls()
+
+
+def _tell_transformers() -> None:
+    """Layers without memory are how transformers begins to load a model. It has to know how to initialise
+    those that a checkpoint lacks."""
+    if "transformers" in sys.modules:
+        from kronsparse.torch.hugging_face import initialise_missing
+
+        initialise_missing()
 
 
 def _check_dtype(argument: str, given: Tensor, dtype: torch.dtype) -> None:
