@@ -160,8 +160,9 @@ class Call {
     if (frozen_) {
       const FrozenValues::Ready ready = frozen_->prepare(*plan_, batch, operands.stream);
       operands.packed = ready.packed;
-      // Given as they lie they cost nothing, and stand in for what there was no room for.
-      reads_values = !ready.is_complete || are_of_dtype();
+      // Given as they lie they cost nothing, and stand in for what there was no room for, or for orders of
+      // single factors, which only runs that write the intermediates need.
+      reads_values = !ready.is_complete || are_of_dtype() || operands.intermediates != nullptr;
     }
     if (reads_values) {
       for (std::size_t at = 0; at < factors_.size(); ++at) {

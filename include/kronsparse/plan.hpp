@@ -54,7 +54,8 @@ struct Operands {
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
   /// Plan::intermediate_bytes of memory, aligned to 256 bytes, for the intermediates: multiply writes
-  /// them, and the gradient of the same x reads them instead of computing them again. May be null.
+  /// them, and the gradient of the same x reads them instead of computing them again. May be null. Writing
+  /// them takes the factors one by one, so a plan that keeps values may need `values`, too.
   void* intermediates = nullptr;
 };
 
@@ -67,8 +68,9 @@ struct Candidate {
 };
 
 /// Every implementation for the device with its cost or refusal: those that
-/// accept first, cheapest first. A Plan takes the first. Where the variable KRONSPARSE_IMPL names an
-/// implementation, all others refuse. The problem has one factor; `steps_of` splits a chain.
+/// accept first, cheapest first. A Plan of one factor takes the first. Where the variable KRONSPARSE_IMPL
+/// names an implementation, all others refuse. For a chain, those that compute all of it in one pass accept:
+/// a Plan takes the first of them, or the steps that `steps_of` lists, whichever is faster.
 ///
 ///     auto all = kronsparse::candidates(kronsparse::Problem::parse("f32 batch_first B=8 2x3x4x5"));
 ///     assert(all.front().refusal.empty());
@@ -166,7 +168,7 @@ class FactorValues {
 class KRONSPARSE_API Plan {
  public:
   /// Keeps no values. `implementation` forces one by name, or by family ("simd" for the best
-  /// "simd-..."), for every factor; when empty, the variable KRONSPARSE_IMPL does the same.
+  /// "simd-..."), for every factor or for the chain; when empty, the variable KRONSPARSE_IMPL does the same.
   explicit Plan(const Problem& problem, Device device = {}, std::string_view implementation = {});
   /// Packs values that lie in the device's memory. They are read now and not needed later. On a GPU they are
   /// read on the default stream, and the call waits for that. Work on other streams that writes them must be

@@ -90,9 +90,17 @@ Forced forced_or_variable(std::string_view forced) {
 std::vector<Assessment> assess(std::span<const Implementation> table, const Problem& problem, Device device,
                                const Forced& forced, const PackedOrder* packed_as) {
   std::vector<Assessment> all;
-  for (const Implementation& implementation : table)
-    if (!forced.leaves_out(implementation.name))
-      all.push_back({&implementation, implementation.propose(problem, device, packed_as)});
+  const bool is_chain = problem.chain.size() > 1;
+  for (const Implementation& implementation : table) {
+    if (forced.leaves_out(implementation.name)) continue;
+    Proposal proposal;
+    if (implementation.takes_chains == is_chain)
+      proposal = implementation.propose(problem, device, packed_as);
+    else
+      proposal.refusal =
+          is_chain ? "takes one factor at a time" : "takes chains of two or more factors, not one";
+    all.push_back({&implementation, std::move(proposal)});
+  }
   std::ranges::stable_sort(all, [](const Assessment& left, const Assessment& right) {
     const bool accepts = left.proposal.refusal.empty();
     if (accepts != right.proposal.refusal.empty()) return accepts;
@@ -103,10 +111,6 @@ std::vector<Assessment> assess(std::span<const Implementation> table, const Prob
 
 std::vector<Candidate> candidates(const Problem& problem, Device device) {
   problem.validate();
-  if (problem.chain.size() != 1)
-    throw Error(ErrorCode::invalid_argument,
-                message("problem: {} has {} factors, must have one; steps_of() takes a chain apart",
-                        problem.to_string(), problem.chain.size()));
   const std::span<const Implementation> table = backend_of(device).implementations;
   const Forced forced = forced_or_variable({});
   const auto left_out = [&](std::string_view name) { return forced.leaves_out(name); };

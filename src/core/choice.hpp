@@ -1,4 +1,4 @@
-// Which implementation runs a problem with one factor.
+// Which implementation runs a problem: one factor, or a chain in one pass.
 #pragma once
 
 #include <span>
@@ -28,7 +28,8 @@ struct Forced {
 [[nodiscard]] Forced forced_or_variable(std::string_view forced);
 
 /// The answers of a table, those that accept first, cheapest first; the table's
-/// order decides between equals. Those that are left out are not asked.
+/// order decides between equals. Those that are left out are not asked, nor are those for one factor about a
+/// chain, or those for chains about one factor: they refuse.
 [[nodiscard]] std::vector<Assessment> assess(std::span<const Implementation> table, const Problem& problem,
                                              Device device, const Forced& forced = {},
                                              const PackedOrder* packed_as = nullptr);

@@ -93,7 +93,8 @@ void complete(Decision& decision) {
   // Between neighbours lies one matrix whichever way they are taken.
   for (std::size_t index = 1; index < factors; ++index)
     memory.scratch_bytes = std::max(memory.scratch_bytes, bytes_of(problem.chain[index].rows()));
-  memory.scratches = std::min<std::size_t>(factors - 1, 2);
+  const bool is_whole = decision.steps.size() == 1;  // nothing is handed on
+  memory.scratches = is_whole ? 0 : std::min<std::size_t>(factors - 1, 2);
 
   for (const DecidedStep& step : decision.steps) {
     if (step.step.y.place == Place::grad_x) continue;  // not of every run
@@ -102,6 +103,39 @@ void complete(Decision& decision) {
     decision.seconds += step.seconds;
     if (step.has_values() && step.kept == nullptr) decision.packing_seconds += step.packing_seconds;
   }
+}
+
+Decision decision_of(const Problem& problem, DecidedStep whole) {
+  Decision decision{.problem = problem};
+  decision.steps.push_back(std::move(whole));
+  complete(decision);
+  return decision;
+}
+
+Step whole_step(const Problem& problem) {
+  return {.factor = 0, .problem = problem, .x = {Place::x}, .g = {}, .y = {Place::y}};
+}
+
+std::vector<Assessment> accepted_for_whole(const Problem& problem, const BackendEntry& backend, Device device,
+                                           const Forced& forced, bool packs,
+                                           const std::function<double()>& seconds_apart) {
+  if (problem.chain.size() == 1 || problem.operation == Operation::gradient) return {};
+  const std::span<const Implementation> table = backend.implementations;
+  const auto may_run = [&](bool chains) {
+    return std::ranges::any_of(table, [&](const Implementation& one) {
+      return one.takes_chains == chains && !forced.leaves_out(one.name);
+    });
+  };
+  if (!may_run(true)) return {};
+  if (!may_run(false)) return accepted_from(table, problem, device, forced);
+  std::vector<Assessment> all = assess(table, problem, device, forced);
+  std::erase_if(all, [](const Assessment& one) { return !one.proposal.refusal.empty(); });
+  if (all.empty()) return all;
+  const double apart = seconds_apart();
+  std::erase_if(all, [&](const Assessment& one) {
+    return one.proposal.seconds + (packs ? one.proposal.packing_seconds : 0) >= apart;
+  });
+  return all;
 }
 
 std::vector<Assessment> accepted_for(const Step& step, Operation operation, const BackendEntry& backend,
@@ -180,7 +214,7 @@ void run_decision(const Decision& decision, const BackendEntry& backend, Device 
   for (const DecidedStep& step : decision.steps) {
     const std::size_t bytes = step.workspace_bytes();
     if (is_empty || bytes == 0 || !is_wanted(decision, step.step, operands)) continue;
-    jobs[job_count++] = {step.executor.get(), operands.values[step.step.factor],
+    jobs[job_count++] = {step.executor.get(), operands.values + step.step.factor,
                          addresses.in_workspace(packed_at)};
     packed_at += bytes;
     if (job_count == jobs.size()) pack();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,7 +19,7 @@ inline constexpr std::size_t memory_alignment = 256;
   return (bytes + memory_alignment - 1) / memory_alignment * memory_alignment;
 }
 
-/// A step and what runs it.
+/// A step and what runs it: a product with one factor, or with the whole chain.
 struct DecidedStep {
   Step step;
   const Implementation* implementation;
@@ -68,6 +69,17 @@ struct Workspace {
 /// Decides for each step with `choose`, (step) -> DecidedStep.
 template <class Choose>
 [[nodiscard]] Decision make_decision(const Problem& problem, const Choose& choose);
+/// Decides for one step that is the whole problem.
+[[nodiscard]] Decision decision_of(const Problem& problem, DecidedStep whole);
+
+/// The multiplication with a whole chain as one step.
+[[nodiscard]] Step whole_step(const Problem& problem);
+/// Implementations that may run a chain in one pass, the cheapest first, and none for other problems.
+/// `seconds_apart` says what its steps take one by one: ways that are no faster do not count, unless one is
+/// forced. `packs`: values are packed at each run.
+[[nodiscard]] std::vector<Assessment> accepted_for_whole(const Problem& problem, const BackendEntry& backend,
+                                                         Device device, const Forced& forced, bool packs,
+                                                         const std::function<double()>& seconds_apart);
 
 /// Completes a decision whose problem and steps are there.
 void complete(Decision& decision);

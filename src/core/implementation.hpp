@@ -46,7 +46,8 @@ struct Weights {
   bool just_packed = false;
 };
 
-/// A problem with one factor made ready to run by one implementation. Holds no values and no device memory.
+/// A problem made ready to run by one implementation: one factor, or a whole chain. Holds no values and no
+/// device memory.
 class Executor {
  public:
   Executor() = default;
@@ -57,7 +58,8 @@ class Executor {
   /// The order of the values that run() takes.
   [[nodiscard]] virtual const PackedOrder& order() const noexcept = 0;
   /// Writes order().bytes bytes at `packed`, which is aligned to 256 bytes and may hold anything, in the
-  /// order of the stream. Not called for the gradient. No allocation, no synchronisation.
+  /// order of the stream. Not called for the gradient, nor for a chain, which only its backend packs. No
+  /// allocation, no synchronisation.
   virtual void pack(const void* values, void* packed, Stream stream) const = 0;
   /// Operands were checked by Plan::run and batch > 0; of them only x, y, bias, g and stream count. No
   /// allocation, no synchronisation, safe to call concurrently.
@@ -76,15 +78,17 @@ struct Implementation {
   std::string_view name;  ///< "family" or "family-variant"
   Backend backend;
   std::string_view summary;
-  /// Answers a valid problem with one factor, by one search for the best way. Where `packed_as` is not null,
-  /// only ways that read values in that order count.
+  /// Answers a valid problem by one search for the best way. Where `packed_as` is not null, only ways that
+  /// read values in that order count.
   Proposal (*propose)(const Problem& problem, Device device, const PackedOrder* packed_as);
+  /// Whether it is asked for chains of two or more factors, in one pass, or else for one factor.
+  bool takes_chains = false;
 };
 
 /// Values to be packed for an executor.
 struct PackJob {
   const Executor* executor;
-  const void* values;
+  const void* const* values;  ///< an address for each factor of the executor's problem
   void* packed;
 };
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <bit>
-#include <numeric>
 
 #include "core/checked.hpp"
 #include "core/message.hpp"
@@ -29,6 +28,12 @@ bool keeps_all(const Decision& decision) {
       decision.steps, [](const DecidedStep& step) { return !step.has_values() || step.kept != nullptr; });
 }
 
+std::size_t bytes_of(std::span<const PackedEntry> packed) {
+  std::size_t sum = 0;
+  for (const PackedEntry& entry : packed) sum += entry.order.bytes;
+  return sum;
+}
+
 std::size_t values_bytes(const Chain& chain, DType dtype) {
   return static_cast<std::size_t>(chain.nnz()) * size_of(dtype);
 }
@@ -54,16 +59,14 @@ std::size_t PackedValues::State::limit() const { return 3 * values_bytes(chain, 
 
 std::size_t PackedValues::State::bytes() const {
   const std::scoped_lock lock(mutex);
-  std::size_t sum = 0;
-  for (const PackedEntry& entry : entries) sum += entry.order.bytes;
-  return sum;
+  return bytes_of(entries);
 }
 
 std::optional<DecidedStep> PackedValues::State::fitting(const Step& step, const Plan::State& plan,
                                                         std::span<const PackedEntry> packed) const {
   std::optional<DecidedStep> best;
   for (const PackedEntry& entry : packed) {
-    if (entry.factor != step.factor) continue;
+    if (entry.factor != step.factor || entry.factors != step.problem.chain.size()) continue;
     for (const Implementation& implementation : backend->implementations) {
       // The order of values as they are given belongs to whoever packed it: there is only one such kernel.
       const bool is_theirs = entry.order.is_as_given() || implementation.name == entry.order.family;
@@ -89,19 +92,10 @@ DecidedStep PackedValues::State::choose_kept(Step step, const Plan::State& plan,
   if (fits && is_known) return *std::move(fits);
   std::vector<Assessment> all = accepted_for(step, plan.problem.operation, *backend, device, plan.forced());
   if (fits && (fits->seconds <= worth_packing * all.front().proposal.seconds)) return *std::move(fits);
-  const bool is_first =
-      std::ranges::none_of(packed, [&](const PackedEntry& entry) { return entry.factor == step.factor; });
-  const std::size_t held =
-      std::accumulate(packed.begin(), packed.end(), std::size_t{0},
-                      [](std::size_t sum, const PackedEntry& entry) { return sum + entry.order.bytes; });
-
-  const auto keep = [&](DecidedStep made) {
-    const PackedOrder& order = made.executor->order();
-    std::shared_ptr<void> memory = allocator(std::max<std::size_t>(order.bytes, 1));
-    packed.push_back({step.factor, order, made.executor, memory});
-    made.kept = std::move(memory);
-    return made;
-  };
+  const bool is_first = std::ranges::none_of(packed, [&](const PackedEntry& entry) {
+    return entry.factor <= step.factor && step.factor < entry.factor + entry.factors;
+  });
+  const std::size_t held = bytes_of(packed);
   std::optional<DecidedStep> packing;  // of the fastest
   for (Assessment& one : all) {
     Proposal& proposal = one.proposal;
@@ -109,11 +103,44 @@ DecidedStep PackedValues::State::choose_kept(Step step, const Plan::State& plan,
     if (packing && !always_keeps && packing->seconds + packing->packing_seconds <= proposal.seconds)
       return *std::move(packing);
     DecidedStep made{step, one.implementation, proposal.make(), proposal.seconds, proposal.packing_seconds};
-    if (is_first || held + made.executor->order().bytes <= limit()) return keep(std::move(made));
+    if (is_first || held + made.executor->order().bytes <= limit()) return keep(std::move(made), packed);
     if (!packing) packing = std::move(made);
   }
   if (fits) return *std::move(fits);
-  return always_keeps ? keep(*std::move(packing)) : *std::move(packing);
+  return always_keeps ? keep(*std::move(packing), packed) : *std::move(packing);
+}
+
+DecidedStep PackedValues::State::keep(DecidedStep made, std::vector<PackedEntry>& packed) const {
+  const PackedOrder& order = made.executor->order();
+  std::shared_ptr<void> memory = allocator(std::max<std::size_t>(order.bytes, 1));
+  packed.push_back({made.step.factor, made.step.problem.chain.size(), order, made.executor, memory});
+  made.kept = std::move(memory);
+  return made;
+}
+
+std::optional<DecidedStep> PackedValues::State::choose_whole(const Problem& problem, const Plan::State& plan,
+                                                             bool is_known,
+                                                             std::vector<PackedEntry>& packed) const {
+  const Step whole = whole_step(problem);
+  std::optional<DecidedStep> fits;
+  if (problem.chain.size() > 1 && problem.operation != Operation::gradient)
+    fits = fitting(whole, plan, packed);
+  if (fits && is_known) return fits;
+  const auto seconds_apart = [&] {
+    double sum = 0;
+    for (const Step& step : make_steps(problem))
+      sum += accepted_for(step, problem.operation, *backend, device, plan.forced()).front().proposal.seconds;
+    return sum;
+  };
+  const std::vector<Assessment> all =
+      accepted_for_whole(problem, *backend, device, plan.forced(), false, seconds_apart);
+  if (all.empty()) return {};
+  const Proposal& best = all.front().proposal;
+  if (fits && fits->seconds <= worth_packing * best.seconds) return fits;
+  DecidedStep made{whole, all.front().implementation, best.make(), best.seconds, best.packing_seconds};
+  const bool has_room = packed.empty() || bytes_of(packed) + made.executor->order().bytes <= limit();
+  if (has_room || always_keeps) return keep(std::move(made), packed);
+  return {};
 }
 
 std::shared_ptr<const Decision> PackedValues::State::prepare(const Plan::State& plan, const Batch& batch,
@@ -129,14 +156,16 @@ std::shared_ptr<const Decision> PackedValues::State::prepare(const Plan::State& 
   const std::pair range(plan.number,
                         static_cast<int>(std::bit_width(static_cast<std::uint64_t>(batch.size))));
   const bool is_known = std::ranges::find(searched, range) != searched.end();
-  Decision decision = make_decision(problem, [&](Step step) {
-    if (step.problem.operation == Operation::gradient)
-      return choose_packing(std::move(step), plan.problem.operation, *backend, device, plan.forced());
-    return choose_kept(std::move(step), plan, is_known, packed);
-  });
+  std::optional<DecidedStep> whole = choose_whole(problem, plan, is_known, packed);
+  Decision decision =
+      whole ? decision_of(problem, *std::move(whole)) : make_decision(problem, [&](Step step) {
+        if (step.problem.operation == Operation::gradient)
+          return choose_packing(std::move(step), plan.problem.operation, *backend, device, plan.forced());
+        return choose_kept(std::move(step), plan, is_known, packed);
+      });
   std::vector<PackJob> jobs;
   for (const PackedEntry& added : std::span(packed).subspan(entries.size()))
-    jobs.push_back({added.packer.get(), values[added.factor], added.memory.get()});
+    jobs.push_back({added.packer.get(), &values[added.factor], added.memory.get()});
   if (!jobs.empty()) {
     backend->pack(device, jobs, stream);
     backend->memory.synchronise(device, stream);  // from now on, runs on any stream may read them
@@ -150,12 +179,16 @@ std::shared_ptr<const Decision> PackedValues::State::prepare(const Plan::State& 
 }
 
 std::shared_ptr<const Decision> PackedValues::State::decide_with_packed(const Plan::State& plan,
-                                                                        const Batch& batch) const {
+                                                                        const Batch& batch,
+                                                                        bool stores) const {
   check_belongs(plan);
-  if (auto found = find(plan, batch)) return found;
-  if (auto found = fitted.find({plan.number, batch})) return found;
+  if (auto found = find(plan, batch, stores)) return found;
+  if (auto found = fitted.find({plan.number, batch, stores})) return found;
   const Problem problem = plan.with(batch);
   const std::scoped_lock lock(mutex);
+  if (problem.chain.size() > 1 && problem.operation != Operation::gradient && !stores)
+    if (std::optional<DecidedStep> whole = fitting(whole_step(problem), plan, entries))
+      return fitted.add({plan.number, batch, stores}, decision_of(problem, *std::move(whole)));
   Decision decision = make_decision(problem, [&](Step step) {
     if (step.problem.operation == Operation::gradient)
       return choose_packing(std::move(step), plan.problem.operation, *backend, device, plan.forced());
@@ -167,14 +200,14 @@ std::shared_ptr<const Decision> PackedValues::State::decide_with_packed(const Pl
                           batch.size, plan.problem.chain.to_string()));
     return *std::move(fits);
   });
-  return fitted.add({plan.number, batch}, std::move(decision));
+  return fitted.add({plan.number, batch, stores}, std::move(decision));
 }
 
 void PackedValues::State::set_values(std::span<const void* const> values, Stream stream) {
   const std::scoped_lock lock(mutex);
   std::vector<PackJob> jobs;
   for (const PackedEntry& entry : entries)
-    jobs.push_back({entry.packer.get(), values[entry.factor], entry.memory.get()});
+    jobs.push_back({entry.packer.get(), &values[entry.factor], entry.memory.get()});
   if (!jobs.empty()) backend->pack(device, jobs, stream);
   are_fresh = true;
 }

@@ -81,25 +81,44 @@ Problem Plan::State::with(const Batch& batch) const {
   return other;
 }
 
-std::shared_ptr<const Decision> Plan::State::decide(const Batch& batch) const {
-  if (auto found = decisions.find(batch)) return found;
-  return decisions.add(batch, make_decision(with(batch), [&](Step step) {
-                         return choose_packing(std::move(step), problem.operation, *backend, device,
-                                               forced());
-                       }));
+std::shared_ptr<const Decision> Plan::State::decide(const Batch& batch, bool stores) const {
+  auto& table = stores ? storing : decisions;
+  if (auto found = table.find(batch)) return found;
+  const Problem of_batch = with(batch);
+  std::optional<Decision> apart;
+  const auto decide_apart = [&]() -> Decision& {
+    if (!apart)
+      apart = make_decision(of_batch, [&](Step step) {
+        return choose_packing(std::move(step), problem.operation, *backend, device, forced());
+      });
+    return *apart;
+  };
+  if (!stores) {
+    std::vector<Assessment> whole = accepted_for_whole(of_batch, *backend, device, forced(), true, [&] {
+      return decide_apart().seconds + decide_apart().packing_seconds;
+    });
+    if (!whole.empty()) {
+      const Proposal& best = whole.front().proposal;
+      return table.add(batch, decision_of(of_batch, {whole_step(of_batch), whole.front().implementation,
+                                                     best.make(), best.seconds, best.packing_seconds}));
+    }
+  }
+  return table.add(batch, std::move(decide_apart()));
 }
 
 std::shared_ptr<const Decision> Plan::State::decision_for(const Batch& batch,
                                                           const Operands& operands) const {
+  const bool stores = operands.intermediates != nullptr && problem.operation == Operation::multiply &&
+                      problem.chain.size() > 1;
   if (operands.packed != nullptr) {
     const PackedValues::State& packed = checked_state(operands.packed->state_, "packed");
     packed.check_belongs(*this);
-    if (operands.values == nullptr) return packed.decide_with_packed(*this, batch);
-    if (auto found = packed.find(*this, batch)) return found;
+    if (operands.values == nullptr) return packed.decide_with_packed(*this, batch, stores);
+    if (auto found = packed.find(*this, batch, stores)) return found;
   } else if (operands.values == nullptr && kept) {
-    return kept->state_->decide_with_packed(*this, batch);
+    return kept->state_->decide_with_packed(*this, batch, stores);
   }
-  return decide(batch);
+  return decide(batch, stores);
 }
 
 Plan::Plan(const Problem& problem, Device device, std::string_view implementation)

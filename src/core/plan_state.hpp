@@ -63,8 +63,8 @@ struct Plan::State {
   /// The problem with another batch; throws what is wrong with that.
   [[nodiscard]] Problem with(const Batch& batch) const;
   [[nodiscard]] Forced forced() const { return {forced_name, forced_argument}; }
-  /// For values that are packed at each run.
-  [[nodiscard]] std::shared_ptr<const Decision> decide(const Batch& batch) const;
+  /// For values that are packed at each run. `stores`: the run writes the intermediates.
+  [[nodiscard]] std::shared_ptr<const Decision> decide(const Batch& batch, bool stores = false) const;
   /// The decision that a run with these operands takes.
   [[nodiscard]] std::shared_ptr<const Decision> decision_for(const Batch& batch,
                                                              const Operands& operands) const;
@@ -75,13 +75,15 @@ struct Plan::State {
   const BackendEntry* backend = nullptr;
   std::string forced_name, forced_argument;
   mutable DecisionTable<Batch, BatchHash> decisions;
+  mutable DecisionTable<Batch, BatchHash> storing;  ///< for runs that write the intermediates
   std::optional<PackedValues> kept;
   std::string implementation;  ///< of the problem's own batch
 };
 
-/// One order of a factor's values, packed.
+/// One order of the values of a factor, or of a whole chain, packed.
 struct PackedEntry {
-  std::size_t factor;
+  std::size_t factor;   ///< the first of them
+  std::size_t factors;  ///< how many
   PackedOrder order;
   std::shared_ptr<const Executor> packer;
   std::shared_ptr<void> memory;
@@ -90,12 +92,13 @@ struct PackedEntry {
 struct PackedKey {
   std::uint64_t plan;
   Batch batch;
+  bool stores = false;  ///< whether the run writes the intermediates
 
   friend bool operator==(const PackedKey&, const PackedKey&) = default;
 };
 struct PackedKeyHash {
   std::size_t operator()(const PackedKey& key) const noexcept {
-    return BatchHash{}(key.batch) ^ key.plan * 0x9e3779b97f4a7c15U;
+    return BatchHash{}(key.batch) ^ (2 * key.plan + (key.stores ? 1 : 0)) * 0x9e3779b97f4a7c15U;
   }
 };
 
@@ -103,15 +106,16 @@ struct PackedValues::State {
   State(const Plan::State& plan, Allocator given);
 
   void check_belongs(const Plan::State& plan) const;
-  [[nodiscard]] std::shared_ptr<const Decision> find(const Plan::State& plan, const Batch& batch) const {
-    return decisions.find({plan.number, batch});
+  [[nodiscard]] std::shared_ptr<const Decision> find(const Plan::State& plan, const Batch& batch,
+                                                     bool stores = false) const {
+    return decisions.find({plan.number, batch, stores});
   }
   /// Decides for a batch, packs what is to be kept and is not there, and waits for it.
   std::shared_ptr<const Decision> prepare(const Plan::State& plan, const Batch& batch,
                                           std::span<const void* const> values, Stream stream);
   /// The best way to run a batch with what is packed; Error unsupported where there is none.
   [[nodiscard]] std::shared_ptr<const Decision> decide_with_packed(const Plan::State& plan,
-                                                                   const Batch& batch) const;
+                                                                   const Batch& batch, bool stores) const;
   /// Packs other values in every order that is there.
   void set_values(std::span<const void* const> values, Stream stream);
   [[nodiscard]] std::size_t bytes() const;
@@ -139,6 +143,13 @@ struct PackedValues::State {
   /// The best way to read values in an order that is packed.
   [[nodiscard]] std::optional<DecidedStep> fitting(const Step& step, const Plan::State& plan,
                                                    std::span<const PackedEntry> packed) const;
+  /// The whole chain as one step, where that is the fastest way and there is room for its order; adds to
+  /// `packed` what is to be packed.
+  [[nodiscard]] std::optional<DecidedStep> choose_whole(const Problem& problem, const Plan::State& plan,
+                                                        bool is_known,
+                                                        std::vector<PackedEntry>& packed) const;
+  /// Takes memory for the order of a step.
+  [[nodiscard]] DecidedStep keep(DecidedStep made, std::vector<PackedEntry>& packed) const;
   /// Adds to `packed` what is to be packed for the step.
   /// `is_known`: batches like this were searched for, and what is packed will do.
   [[nodiscard]] DecidedStep choose_kept(Step step, const Plan::State& plan, bool is_known,

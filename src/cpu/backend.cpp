@@ -36,7 +36,7 @@ const BackendEntry& cpu_backend() {
                                   .pack =
                                       [](Device, std::span<const PackJob> jobs, Stream stream) {
                                         for (const PackJob& job : jobs)
-                                          job.executor->pack(job.values, job.packed, stream);
+                                          job.executor->pack(*job.values, job.packed, stream);
                                       }};
   return entry;
 }

@@ -16,6 +16,7 @@ namespace kronsparse::cuda {
 [[nodiscard]] Implementation stream_implementation();          ///< small_batch/stream
 [[nodiscard]] Implementation skinny_implementation();          ///< small_batch/skinny
 [[nodiscard]] Implementation simt_implementation();            ///< large_batch/simt
+[[nodiscard]] Implementation fused_implementation();           ///< chain/fused
 [[nodiscard]] Implementation gradient_wgmma_implementation();  ///< gradient/wgmma
 [[nodiscard]] Implementation gradient_mma_implementation();    ///< gradient/mma
 [[nodiscard]] Implementation gradient_simt_implementation();   ///< gradient/simt

@@ -40,7 +40,7 @@ std::vector<DeviceInfo> usable_devices() {
 }
 
 void pack_all(Device, std::span<const PackJob> jobs, Stream stream) {
-  for (const PackJob& job : jobs) job.executor->pack(job.values, job.packed, stream);
+  for (const PackJob& job : jobs) job.executor->pack(*job.values, job.packed, stream);
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ struct WgmmaIssue {
   bool right_columns = false;  ///< a row of columns for each term, instead of a row of terms for each column
 };
 
-/// One mma.sync of 16 x 8 x 16 half numbers, as one lane gives it.
+/// One mma.sync of 16 x 8 x 16 half numbers, or of 16 x 8 x 8 TF32 numbers, as one lane gives it.
 struct MmaIssue {
   WgmmaIssue::Kind kind;
   float* sums;  ///< 4 of them

@@ -50,6 +50,17 @@ template <class T>
 T __shfl_sync(unsigned /*lanes*/, T value, int /*from*/) {
   return value;
 }
+/// The value of the lane whose number differs in the bits of `by`.
+inline std::uint32_t __shfl_xor_sync(unsigned /*lanes*/, std::uint32_t value, int by) {
+  auto& block = kronsparse::emulation::Block::current();
+  const int first = block.thread().index / 32 * 32;
+  block.thread().lane_registers[0] = value;
+  block.meet(block.warp_meeting(), 32, [&block, first, by] {
+    for (int lane = 0; lane < 32; ++lane)
+      block.thread(first + lane).lane_registers[1] = block.thread(first + (lane ^ by)).lane_registers[0];
+  });
+  return block.thread().lane_registers[1];
+}
 inline int __clz(int value) { return std::countl_zero(static_cast<unsigned>(value)); }
 
 /// Four bytes of the eight of (low, high), each chosen by a digit of the selector.

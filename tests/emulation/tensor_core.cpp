@@ -223,11 +223,19 @@ void Block::multiply_in_warp(const MmaIssue& product) {
   const int first = running_ / 32 * 32;
   thread().lane_product = &product;
   meet(warp_meeting(), 32, [this, first] {
-    float left[16][16], right[16][8];
+    float left[16][16]{}, right[16][8]{};
     const auto lane_of = [&](int lane) -> const MmaIssue& { return *thread(first + lane).lane_product; };
     for (int lane = 0; lane < 32; ++lane) {
       const MmaIssue& own = lane_of(lane);
       const int g = lane / 4;
+      if (own.kind == WgmmaIssue::Kind::tf32) {  // 8 terms, of a word each
+        const auto number = [](std::uint32_t word) { return std::bit_cast<float>(word & 0xffffe000u); };
+        for (int index = 0; index < 4; ++index)
+          left[g + index % 2 * 8][lane % 4 + index / 2 * 4] = number(own.left[static_cast<std::size_t>(index)]);
+        for (int index = 0; index < 2; ++index)
+          right[lane % 4 + index * 4][g] = number(own.right[static_cast<std::size_t>(index)]);
+        continue;
+      }
       for (int odd = 0; odd < 2; ++odd) {
         const auto number = [&](std::uint32_t pair) {
           return number_of(own.kind, static_cast<std::uint16_t>(pair >> (16 * odd)));
@@ -242,7 +250,8 @@ void Block::multiply_in_warp(const MmaIssue& product) {
     for (int lane = 0; lane < 32; ++lane)
       for (int e = 0; e < 4; ++e) {
         float sum = lane_of(lane).sums[e];
-        for (int term = 0; term < 16; ++term)
+        const int terms = lane_of(lane).kind == WgmmaIssue::Kind::tf32 ? 8 : 16;
+        for (int term = 0; term < terms; ++term)
           sum += left[lane / 4 + e / 2 * 8][term] * right[term][lane % 4 * 2 + e % 2];
         lane_of(lane).sums[e] = sum;
       }

@@ -165,8 +165,18 @@ __device__ inline void store_cluster_floats(std::uint32_t address, float v0, flo
                       : "memory");
 }
 
-/// The same, asynchronously. The bytes count towards a barrier of the other block, as those of a copy do, and
-/// this block need not keep anything.
+__device__ inline void store_cluster_16(std::uint32_t address, std::uint32_t v0, std::uint32_t v1,
+                                        std::uint32_t v2, std::uint32_t v3) {
+  KRONSPARSE_SM90_ASM("st.shared::cluster.v4.u32 [%0], {%1,%2,%3,%4};\n" ::"r"(address), "r"(v0), "r"(v1),
+                      "r"(v2), "r"(v3)
+                      : "memory");
+}
+__device__ inline void store_cluster_4(std::uint32_t address, std::uint32_t value) {
+  KRONSPARSE_SM90_ASM("st.shared::cluster.u32 [%0], %1;\n" ::"r"(address), "r"(value) : "memory");
+}
+
+/// The same as store_cluster_floats, asynchronously. The bytes count towards a barrier of the other block, as
+/// those of a copy do, and this block need not keep anything.
 __device__ inline void store_async_floats(std::uint32_t address, float v0, float v1, std::uint32_t barrier) {
   KRONSPARSE_SM90_ASM(
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1,%2}, [%3];\n" ::"r"(

@@ -49,6 +49,23 @@ inline void allow_cluster(const void* kernel, int blocks) {
           "asking for large clusters");
 }
 
+/// The clusters of this shape that the GPU runs at the same time, at least one.
+[[nodiscard]] inline int max_clusters(const void* kernel, const LaunchShape& shape) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {static_cast<unsigned>(shape.cluster_blocks), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(shape.cluster_blocks));
+  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int clusters = 0;
+  check(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config),
+        "asking for the clusters that run at once");
+  return clusters > 0 ? clusters : 1;
+}
+
 /// Launches a kernel with `arguments`. Throws Error device with the kernel's name if that fails.
 template <class... Arguments>
 void launch(std::string_view name, const void* kernel, const LaunchShape& shape, Stream stream,

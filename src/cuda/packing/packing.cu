@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/decision.hpp"
 #include "cuda/device/ptx_sm90.cuh"
 #include "cuda/host/launch.hpp"
 #include "cuda/packing/packing.cuh"
@@ -213,8 +214,28 @@ CudaExecutor::CudaExecutor(Device device, const PackedOrder& order, std::span<co
 CudaExecutor::CudaExecutor(Device device, const PackedOrder& order, const WidenTask& task)
     : device_(device.index), order_(order), widened_{task} {}
 
+CudaExecutor::CudaExecutor(Device device, const PackedOrder& order, std::span<const PackLayout> layouts,
+                           const Chain& chain, std::span<const Group> groups)
+    : CudaExecutor(device, order, layouts) {
+  std::size_t offset = 0;
+  for (const Part& part : parts_)
+    offset += static_cast<std::size_t>(part.layout.all_units()) * sizeof(packing::Unit);
+  for (std::size_t at = 0; at < parts_.size(); ++at) {
+    Part& part = parts_[at];
+    part.factor = groups[at].first;
+    if (groups[at].count == 1) continue;
+    const std::span<const Pattern> factors =
+        std::span(chain.factors()).subspan(groups[at].first, groups[at].count);
+    part.merging = merge_task(factors, part.layout.dtype);
+    part.merged_offset = offset;
+    const Sizes& merged = part.merging->merged;
+    offset = aligned(offset + static_cast<std::size_t>(merged.a * merged.b * merged.c * merged.d) *
+                                  size_of(part.layout.dtype));
+  }
+}
+
 void CudaExecutor::pack(const void* values, void* packed, Stream stream) const {
-  const PackJob job{.executor = this, .values = values, .packed = packed};
+  const PackJob job{.executor = this, .values = &values, .packed = packed};
   pack_all(Device{Backend::cuda, device_}, {&job, 1}, stream);
 }
 
@@ -231,22 +252,31 @@ void pack_all(Device device, std::span<const PackJob> jobs, Stream stream) {
   Launcher<WidenTask> widens("widen_values", widen_values, facts, stream);
   for (const PackJob& job : jobs) {
     const auto& executor = static_cast<const CudaExecutor&>(*job.executor);
-    const auto address = reinterpret_cast<std::uintptr_t>(job.values);
     for (const CudaExecutor::Part& part : executor.parts_) {
+      const void* values = job.values[part.factor];
+      if (part.merging) {
+        MergeTask task = *part.merging;
+        for (int factor = 0; factor < task.count; ++factor)
+          task.values[factor] = job.values[part.factor + static_cast<std::size_t>(factor)];
+        task.to = static_cast<std::byte*>(job.packed) + part.merged_offset;
+        merge_values(task, stream);
+        values = task.to;
+      }
+      const auto address = reinterpret_cast<std::uintptr_t>(values);
       // Only few values lie at addresses that do not allow vector loads.
       const int alignment = static_cast<int>(std::min<std::uintptr_t>(address & -address, 16));
       PackTask task = address % 16 == 0 ? part.task : pack_task(part.layout, alignment);
-      task.values = static_cast<const std::byte*>(job.values);
+      task.values = static_cast<const std::byte*>(values);
       task.packed = static_cast<std::byte*>(job.packed) + part.offset;
       packs.add(task);
     }
     for (WidenTask task : executor.widened_) {
-      task.values = job.values;
+      task.values = *job.values;
       task.packed = job.packed;
       widens.add(task);
     }
     if (executor.order_.is_as_given())
-      check(cudaMemcpyAsync(job.packed, job.values, executor.order_.bytes, cudaMemcpyDeviceToDevice,
+      check(cudaMemcpyAsync(job.packed, *job.values, executor.order_.bytes, cudaMemcpyDeviceToDevice,
                             static_cast<cudaStream_t>(stream)),
             "copying values");
   }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "cuda/host/product.hpp"
 #include "cuda/host/runtime.hpp"
 #include "cuda/packing/layout.hpp"
+#include "cuda/packing/merging.hpp"
 
 namespace kronsparse::cuda {
 
@@ -126,6 +128,12 @@ class CudaExecutor : public Executor {
   /// For an executor without values.
   explicit CudaExecutor(Device device) : device_(device.index) {}
   CudaExecutor(Device device, const PackedOrder& order, std::span<const PackLayout> layouts);
+  /// For a chain. Of each layout, the factors whose product it packs.
+  struct Group {
+    std::size_t first, count;
+  };
+  CudaExecutor(Device device, const PackedOrder& order, std::span<const PackLayout> layouts,
+               const Chain& chain, std::span<const Group> groups);
   CudaExecutor(Device device, const PackedOrder& order, const PackLayout& layout)
       : CudaExecutor(device, order, std::span(&layout, 1)) {}
   CudaExecutor(Device device, const PackedOrder& order, const WidenTask& task);
@@ -137,7 +145,10 @@ class CudaExecutor : public Executor {
   struct Part {
     PackLayout layout;
     PackTask task;
-    std::size_t offset;  ///< bytes from the start of the packed values
+    std::size_t offset;                     ///< bytes from the start of the packed values
+    std::size_t factor = 0;                 ///< the first factor of the executor's problem that it packs
+    std::size_t merged_offset = 0;          ///< the product of several lies there among the packed values
+    std::optional<MergeTask> merging = {};  ///< for several factors
   };
 
   int device_;

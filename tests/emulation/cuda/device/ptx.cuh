@@ -99,6 +99,10 @@ inline void mma_bf16(float (&d)[4], const uint4& a, std::uint32_t b0, std::uint3
   Block::current().multiply_in_warp({emulation::WgmmaIssue::Kind::bf16, d, {a.x, a.y, a.z, a.w}, {b0, b1}});
 }
 
+inline void mma_tf32(float (&d)[4], const uint4& a, std::uint32_t b0, std::uint32_t b1) {
+  Block::current().multiply_in_warp({emulation::WgmmaIssue::Kind::tf32, d, {a.x, a.y, a.z, a.w}, {b0, b1}});
+}
+
 /// Rounds to nearest, ties away from zero.
 inline std::uint32_t round_to_tf32(std::uint32_t bits) {
   return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & 0xffffe000u;

@@ -88,6 +88,14 @@ inline void store_cluster_floats(std::uint32_t address, float v0, float v1) {
   const std::array<float, 2> values{v0, v1};
   std::memcpy(shared_of_cluster(address, 8), values.data(), 8);
 }
+inline void store_cluster_16(std::uint32_t address, std::uint32_t v0, std::uint32_t v1, std::uint32_t v2,
+                             std::uint32_t v3) {
+  const std::array values{v0, v1, v2, v3};
+  std::memcpy(shared_of_cluster(address, 16), values.data(), 16);
+}
+inline void store_cluster_4(std::uint32_t address, std::uint32_t value) {
+  std::memcpy(shared_of_cluster(address, 4), &value, 4);
+}
 /// The values are taken now, whenever they arrive.
 template <std::size_t count>
 inline void store_async(std::uint32_t to, const std::array<float, count>& values, std::uint32_t barrier) {

@@ -1,0 +1,73 @@
+// The config of `fused` for a chain: how it is cut into tiles and divided among blocks. Host code only.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/implementation.hpp"
+#include "cuda/chain/fused/tiles.cuh"
+#include "cuda/host/product.hpp"
+#include "cuda/host/runtime.hpp"
+#include "cuda/packing/layout.hpp"
+#include "kronsparse/plan.hpp"
+
+namespace kronsparse::cuda::fused {
+
+/// One product of the kernel: with a factor of the chain, or with neighbours that are multiplied together
+/// when their values are packed.
+struct Link {
+  std::size_t factor;  ///< the first, of the problem's chain
+  std::size_t factors;
+  Pattern pattern;  ///< of their product
+  Product product;  ///< its sizes, as the problem's operation has them; strides do not count
+};
+
+struct Config {
+  std::size_t shape_index = 0;
+  Shape shape{};
+  int threads = most_threads;
+  int blocks_at_once = 1;  ///< on a multiprocessor
+  int shared_bytes = 0;
+  Arguments arguments{};  ///< without addresses and strides
+  double seconds = 0;     ///< predicted
+
+  [[nodiscard]] int ranks() const { return arguments.ranks; }
+};
+
+/// The products in the order in which they are computed, by the cheapest way to multiply neighbours together.
+/// Empty where every way leaves too many, or sums that are too short.
+[[nodiscard]] std::vector<Link> links_of(const Problem& problem);
+/// Every config that the GPU can hold, in no order.
+[[nodiscard]] std::vector<Config> all_configs(const Problem& problem, std::span<const Link> links,
+                                              const GpuFacts& gpu);
+/// The config with the smallest prediction; none if no tile fits.
+[[nodiscard]] std::optional<Config> best_config(const Problem& problem, std::span<const Link> links,
+                                                const GpuFacts& gpu);
+/// The clusters (or blocks, if each computes for itself) that run at the same time.
+[[nodiscard]] int clusters_at_once(const Config& config, const GpuFacts& gpu);
+
+/// The amounts that the time of a run is predicted from: products, loads, stores and so on, of the
+/// multiprocessor that has most of them.
+using CostTerms = std::array<double, 17>;
+[[nodiscard]] CostTerms cost_terms(const Problem& problem, const Config& config, const GpuFacts& gpu);
+
+/// The arguments of a launch. `weights` are packed in the order of pack_layouts().
+[[nodiscard]] Arguments arguments_of(const Problem& problem, const Config& config, const Operands& operands,
+                                     const void* weights);
+
+/// The order of the weights of each link, one after the other, and of all of them. Products of several
+/// factors follow them.
+[[nodiscard]] std::vector<PackLayout> pack_layouts(const Problem& problem, std::span<const Link> links);
+[[nodiscard]] PackedOrder packed_order(const Problem& problem, std::span<const Link> links);
+
+/// An executor by this config, for programs that measure configs.
+[[nodiscard]] std::unique_ptr<Executor> make_executor(const Problem& problem, Device device,
+                                                      std::span<const Link> links, const Config& config);
+
+}  // namespace kronsparse::cuda::fused

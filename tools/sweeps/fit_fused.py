@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Fits the cost model of the kernel `fused` to the table that kronsparse_sweep_fused writes.
+
+    kronsparse_sweep_fused < tools/sweeps/fused_problems.txt > results/h200-fused-configs.csv
+    tools/sweeps/fit_fused.py results/h200-fused-configs.csv
+
+Prints the coefficients for src/cuda/chain/fused/search.cu, and the regret: how much slower than the
+best config the chosen one is. Every fourth problem is kept out of the fit.
+"""
+
+import csv
+import sys
+from collections import defaultdict
+
+import numpy as np
+from scipy.optimize import nnls
+
+
+def main() -> None:
+    configs = defaultdict(list)
+    apart = {}
+    with open(sys.argv[1], newline="") as table:
+        for row in csv.reader(table):
+            if row[1] == "apart":
+                apart[row[0]] = float(row[8])
+            elif row[1] == "fused":
+                configs[row[0]].append((float(row[8]), [float(term) for term in row[9:]]))
+    problems = list(configs)
+    fitted = [problem for at, problem in enumerate(problems) if at % 4 != 3]
+    rows, times, weights = [], [], []
+    for problem in fitted:
+        best = min(seconds for seconds, _ in configs[problem])
+        for seconds, terms in configs[problem]:
+            rows.append(terms)
+            times.append(seconds)
+            weights.append((best / seconds) ** 1.5 / seconds)  # relative errors; the best configs matter most
+    weighted = np.array(weights)
+    coefficients, _ = nnls(np.array(rows) * weighted[:, None], np.array(times) * weighted)
+    print("{" + ", ".join(f"{value:.4g}" for value in coefficients) + "}")
+    for name, chosen_from in (("fitted", fitted), ("kept out", [p for p in problems if p not in fitted])):
+        regrets, ratios = [], []
+        for problem in chosen_from:
+            predictions = [float(np.dot(terms, coefficients)) for _, terms in configs[problem]]
+            chosen = int(np.argmin(predictions))
+            seconds = configs[problem][chosen][0]
+            regrets.append(seconds / min(time for time, _ in configs[problem]))
+            ratios.append(predictions[chosen] / seconds)
+            print(f"  {problem}: {seconds:.1f} us, predicted {predictions[chosen]:.1f}, one by one {apart[problem]:.1f}")
+        print(f"{name}: regret median {np.median(regrets):.3f}, mean {np.mean(regrets):.3f}, worst {max(regrets):.2f}; "
+              f"predicted / measured {min(ratios):.2f} to {max(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()
