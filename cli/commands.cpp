@@ -111,8 +111,13 @@ DeviceInfo describe(Device device) {
 std::vector<std::string> choose_implementations(const Problem& problem, Device device,
                                                 const std::string& forced, bool all) {
   if (!forced.empty() || !all) return {forced};
-  // Everyone who takes all steps, and the choice for each of them where that is not one for all.
+  // Everyone who takes the chain in one pass or all of its steps, and the choice where that is not one for
+  // all.
   std::vector<std::string> names;
+  if (problem.chain.size() > 1)
+    for (const Candidate& candidate : candidates(problem, device))
+      if (candidate.refusal.empty()) names.push_back(candidate.implementation);
+  const bool has_whole = !names.empty();
   const std::vector<Problem> steps = steps_of(problem);
   for (const Candidate& candidate : candidates(steps.front(), device)) {
     const auto takes = [&](const Problem& step) {
@@ -127,7 +132,8 @@ std::vector<std::string> choose_implementations(const Problem& problem, Device d
   const bool is_mixed = std::any_of(steps.begin(), steps.end(), [&](const Problem& step) {
     return candidates(step, device).front().implementation != first;
   });
-  if (names.empty() || is_mixed) names.emplace(names.begin());  // where nobody takes it, its plan says why
+  if (names.empty() || is_mixed || has_whole)
+    names.emplace(names.begin());  // where nobody takes it, its plan says why
   return names;
 }
 

@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "arguments.hpp"
 #include "commands.hpp"
@@ -154,8 +156,24 @@ std::vector<StepInfo> step_infos(const Problem& problem, Device device) {
   return all;
 }
 
+/// The chain in one pass. No candidates where no implementation of the device could do that.
+StepInfo whole_info(const Problem& problem, Device device) {
+  StepInfo info{problem, {}, {}, {}};
+  if (problem.chain.size() == 1) return info;
+  std::set<std::string> for_chains;
+  for (const ImplementationInfo& one : implementations())
+    if (one.takes_chains && one.backend == device.backend) for_chains.insert(one.name);
+  for (Candidate& candidate : candidates(problem, device))
+    if (for_chains.contains(candidate.implementation)) info.candidates.push_back(std::move(candidate));
+  if (info.candidates.empty() || !info.candidates.front().refusal.empty()) return info;
+  info.kept = cost_of(problem, device, info.candidates.front().implementation);
+  info.packing = info.kept;
+  return info;
+}
+
 /// Sums over the steps; the workspace is what is left when packed values are kept.
 struct Totals {
+  bool in_one_pass = false;  ///< the whole chain is faster than its steps
   double kept_seconds = 0;
   double packing_run_seconds = 0;
   double packing_seconds = 0;
@@ -164,7 +182,8 @@ struct Totals {
   std::size_t workspace_of_kept = 0;  ///< of a plan that keeps them
 };
 
-Totals totals_of(const Problem& problem, const std::vector<StepInfo>& steps, Device device) {
+Totals totals_of(const Problem& problem, const StepInfo& whole, const std::vector<StepInfo>& steps,
+                 Device device) {
   Totals totals;
   std::size_t packed_at_each_run = 0;
   for (const StepInfo& step : steps) {
@@ -175,8 +194,16 @@ Totals totals_of(const Problem& problem, const std::vector<StepInfo>& steps, Dev
     totals.packed_bytes += step.packed_bytes();
     if (step.has_values()) packed_at_each_run += step.packing.workspace;
   }
+  if (!whole.kept.implementation.empty() && whole.kept.seconds < totals.kept_seconds)
+    return {.in_one_pass = true,
+            .kept_seconds = whole.kept.seconds,
+            .packing_run_seconds = whole.packing.seconds,
+            .packing_seconds = whole.packing.packing_seconds,
+            .packed_bytes = whole.packed_bytes(),
+            .workspace = whole.packing.workspace,
+            .workspace_of_kept = 0};
   totals.workspace = cost_of(problem, device).workspace;
-  totals.workspace_of_kept = totals.workspace - packed_at_each_run;
+  totals.workspace_of_kept = totals.workspace - std::min(totals.workspace, packed_at_each_run);
   return totals;
 }
 
@@ -193,7 +220,8 @@ Json candidates_as_json(const std::vector<Candidate>& list) {
   return out;
 }
 
-Json problem_as_json(const Problem& problem, const std::vector<StepInfo>& steps, Device device) {
+Json problem_as_json(const Problem& problem, const StepInfo& whole, const std::vector<StepInfo>& steps,
+                     Device device) {
   const Chain& chain = problem.chain;
   Json out{
       {"problem", problem.to_string()}, {"device", device.to_string()}, {"rows", chain.rows()},
@@ -213,7 +241,10 @@ Json problem_as_json(const Problem& problem, const std::vector<StepInfo>& steps,
     item["candidates"] = candidates_as_json(step.candidates);
     out["steps"].push_back(std::move(item));
   }
-  const Totals totals = totals_of(problem, steps, device);
+  const Totals totals = totals_of(problem, whole, steps, device);
+  if (!whole.candidates.empty())
+    out["in_one_pass"] = {{"chosen", totals.in_one_pass},
+                          {"candidates", candidates_as_json(whole.candidates)}};
   out["predicted_seconds"] = totals.kept_seconds;
   out["packed_bytes"] = totals.packed_bytes;
   out["workspace_bytes"] = totals.workspace_of_kept;
@@ -244,7 +275,8 @@ void print_step(const StepInfo& step, Device device) {
              duration_text(step.packing.seconds), grouped_bytes(step.packing.workspace));
 }
 
-void print_problem(const Problem& problem, const std::vector<StepInfo>& steps, Device device) {
+void print_problem(const Problem& problem, const StepInfo& whole, const std::vector<StepInfo>& steps,
+                   Device device) {
   const Chain& chain = problem.chain;
   fmt::print("{}\n", coloured(problem.to_string(), Colour::bold, stdout));
   fmt::print("matrix {} x {}, {} values, density {:.4g}%; {:.4g} GFLOP, {:.4g} MB of operands\n\n",
@@ -257,7 +289,13 @@ void print_problem(const Problem& problem, const std::vector<StepInfo>& steps, D
     if (steps.size() > 1) fmt::print("\n");
   }
   if (steps.size() == 1) return;
-  const Totals totals = totals_of(problem, steps, device);
+  const Totals totals = totals_of(problem, whole, steps, device);
+  if (!whole.candidates.empty()) {
+    fmt::print("in one pass: {}\n",
+               totals.in_one_pass ? "faster than the steps" : "no faster than the steps");
+    print_step(whole, device);
+    fmt::print("\n");
+  }
   if (totals.workspace == 0) return;
   fmt::print("all: a run takes {} with values packed once ({} bytes, and {} of workspace);\n",
              duration_text(totals.kept_seconds), grouped_bytes(totals.packed_bytes),
@@ -281,12 +319,13 @@ void run_info(const Options& options) {
   const Problem problem = Problem::parse(options.problem);
   const Device device = choose_device(options.device, "");
   const std::vector<StepInfo> steps = step_infos(problem, device);
+  const StepInfo whole = whole_info(problem, device);
   if (options.json) {
     Json out = build_as_json();
-    out.update(problem_as_json(problem, steps, device));
+    out.update(problem_as_json(problem, whole, steps, device));
     fmt::print("{}\n", out.dump(2));
   } else {
-    print_problem(problem, steps, device);
+    print_problem(problem, whole, steps, device);
   }
 }
 

@@ -160,7 +160,7 @@ KRONSPARSE_API kronsparse_status kronsparse_implementations(kronsparse_implement
 KRONSPARSE_API kronsparse_status kronsparse_steps(const kronsparse_problem* problem,
                                                   kronsparse_problem* steps, size_t capacity, size_t* count);
 
-/* One implementation's answer to a problem with one factor. */
+/* One implementation's answer to a problem: with one factor, or with a chain in one pass. */
 typedef struct kronsparse_candidate {
   char implementation[32];
   char refusal[256];        /* why it does not accept the problem; "" when it does */

@@ -102,6 +102,7 @@ struct ImplementationInfo {
   std::string name;
   Backend backend;
   std::string summary;
+  bool takes_chains = false;  ///< whether it computes chains in one pass, or else single factors
 };
 [[nodiscard]] KRONSPARSE_API std::vector<ImplementationInfo> implementations();
 

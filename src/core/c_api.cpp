@@ -253,19 +253,10 @@ kronsparse_status kronsparse_predict(const kronsparse_problem* problem, const ch
     const Problem converted = to_cpp(problem);
     converted.validate();
     const Device place = device_of(device);
-    if (implementation == nullptr) {
-      // A plan that keeps its values takes the fastest, whatever packing costs.
-      double sum = 0;
-      bool is_accepted = true;
-      for (const Problem& step : steps_of(converted)) {
-        const std::vector<Candidate> all = candidates(step, place);
-        is_accepted = is_accepted && !all.empty() && all.front().refusal.empty();
-        if (is_accepted) sum += all.front().predicted_seconds;
-      }
-      if (is_accepted) {
-        *seconds = sum;
-        return;
-      }  // otherwise a plan says why
+    if (implementation ==
+        nullptr) {  // a plan that keeps its values takes the fastest, whatever packing costs
+      *seconds = kronsparse::predicted_seconds(converted, place);
+      return;
     }
     *seconds = Plan(converted, place, forced_of(implementation)).predicted_seconds(batch_of(converted));
   });

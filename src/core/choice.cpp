@@ -72,8 +72,8 @@ std::vector<ImplementationInfo> implementations() {
   std::vector<ImplementationInfo> all;
   for (const BackendEntry& entry : backends())
     for (const Implementation& implementation : entry.implementations)
-      all.push_back(
-          {std::string(implementation.name), implementation.backend, std::string(implementation.summary)});
+      all.push_back({std::string(implementation.name), implementation.backend,
+                     std::string(implementation.summary), implementation.takes_chains});
   return all;
 }
 

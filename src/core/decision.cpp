@@ -138,6 +138,15 @@ std::vector<Assessment> accepted_for_whole(const Problem& problem, const Backend
   return all;
 }
 
+Forced forced_for_steps(const BackendEntry& backend, const Forced& forced) {
+  const auto may_run = [&](bool chains) {
+    return std::ranges::any_of(backend.implementations, [&](const Implementation& one) {
+      return one.takes_chains == chains && !forced.leaves_out(one.name);
+    });
+  };
+  return may_run(true) && !may_run(false) ? Forced{} : forced;
+}
+
 std::vector<Assessment> accepted_for(const Step& step, Operation operation, const BackendEntry& backend,
                                      Device device, const Forced& forced) {
   const std::span<const Implementation> table = backend.implementations;

@@ -91,6 +91,9 @@ void complete(Decision& decision);
                                                    const BackendEntry& backend, Device device,
                                                    const Forced& forced);
 
+/// The implementation that steps of a chain must take: any, where the forced one takes whole chains only.
+[[nodiscard]] Forced forced_for_steps(const BackendEntry& backend, const Forced& forced);
+
 /// The cheapest way to run a step that packs its values at each run.
 [[nodiscard]] DecidedStep choose_packing(Step step, Operation operation, const BackendEntry& backend,
                                          Device device, const Forced& forced);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "core/checked.hpp"
 #include "core/message.hpp"
@@ -118,6 +119,17 @@ DecidedStep PackedValues::State::keep(DecidedStep made, std::vector<PackedEntry>
   return made;
 }
 
+double PackedValues::State::fitting_seconds(const Problem& problem, const Plan::State& plan,
+                                            std::span<const PackedEntry> packed) const {
+  double sum = 0;
+  for (const Step& step : make_steps(problem)) {
+    const std::optional<DecidedStep> fits = fitting(step, plan, packed);
+    if (!fits) return std::numeric_limits<double>::infinity();
+    sum += fits->seconds;
+  }
+  return sum;
+}
+
 std::optional<DecidedStep> PackedValues::State::choose_whole(const Problem& problem, const Plan::State& plan,
                                                              bool is_known,
                                                              std::vector<PackedEntry>& packed) const {
@@ -125,16 +137,23 @@ std::optional<DecidedStep> PackedValues::State::choose_whole(const Problem& prob
   std::optional<DecidedStep> fits;
   if (problem.chain.size() > 1 && problem.operation != Operation::gradient)
     fits = fitting(whole, plan, packed);
-  if (fits && is_known) return fits;
+  if (fits && is_known) {
+    if (fitting_seconds(problem, plan, packed) < fits->seconds) return {};
+    return fits;
+  }
+  double apart = 0;
   const auto seconds_apart = [&] {
-    double sum = 0;
     for (const Step& step : make_steps(problem))
-      sum += accepted_for(step, problem.operation, *backend, device, plan.forced()).front().proposal.seconds;
-    return sum;
+      apart +=
+          accepted_for(step, problem.operation, *backend, device, plan.forced()).front().proposal.seconds;
+    return apart;
   };
   const std::vector<Assessment> all =
       accepted_for_whole(problem, *backend, device, plan.forced(), false, seconds_apart);
-  if (all.empty()) return {};
+  if (all.empty()) {
+    if (fits && fits->seconds <= worth_packing * apart) return fits;
+    return {};
+  }
   const Proposal& best = all.front().proposal;
   if (fits && fits->seconds <= worth_packing * best.seconds) return fits;
   DecidedStep made{whole, all.front().implementation, best.make(), best.seconds, best.packing_seconds};
@@ -187,12 +206,20 @@ std::shared_ptr<const Decision> PackedValues::State::decide_with_packed(const Pl
   const Problem problem = plan.with(batch);
   const std::scoped_lock lock(mutex);
   if (problem.chain.size() > 1 && problem.operation != Operation::gradient && !stores)
-    if (std::optional<DecidedStep> whole = fitting(whole_step(problem), plan, entries))
+    if (std::optional<DecidedStep> whole = fitting(whole_step(problem), plan, entries);
+        whole && whole->seconds <= fitting_seconds(problem, plan, entries))
       return fitted.add({plan.number, batch, stores}, decision_of(problem, *std::move(whole)));
   Decision decision = make_decision(problem, [&](Step step) {
     if (step.problem.operation == Operation::gradient)
       return choose_packing(std::move(step), plan.problem.operation, *backend, device, plan.forced());
     std::optional<DecidedStep> fits = fitting(step, plan, entries);
+    if (!fits && stores &&
+        std::ranges::any_of(entries, [](const PackedEntry& one) { return one.factors > 1; }))
+      throw Error(
+          ErrorCode::unsupported,
+          message("intermediates: given to a plan of {} whose values are packed for the chain as a whole; "
+                  "give values, too",
+                  plan.problem.chain.to_string()));
     if (!fits)
       throw Error(ErrorCode::unsupported,
                   message("batch: {} given to a plan of {}, must be a size that the values were packed for; "

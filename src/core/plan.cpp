@@ -89,7 +89,8 @@ std::shared_ptr<const Decision> Plan::State::decide(const Batch& batch, bool sto
   const auto decide_apart = [&]() -> Decision& {
     if (!apart)
       apart = make_decision(of_batch, [&](Step step) {
-        return choose_packing(std::move(step), problem.operation, *backend, device, forced());
+        return choose_packing(std::move(step), problem.operation, *backend, device,
+                              stores ? forced_for_steps(*backend, forced()) : forced());
       });
     return *apart;
   };
@@ -115,6 +116,9 @@ std::shared_ptr<const Decision> Plan::State::decision_for(const Batch& batch,
     packed.check_belongs(*this);
     if (operands.values == nullptr) return packed.decide_with_packed(*this, batch, stores);
     if (auto found = packed.find(*this, batch, stores)) return found;
+    // A decision that takes the factors one by one writes the intermediates, too.
+    if (auto found = stores ? packed.find(*this, batch, false) : nullptr; found && found->steps.size() > 1)
+      return found;
   } else if (operands.values == nullptr && kept) {
     return kept->state_->decide_with_packed(*this, batch, stores);
   }
@@ -230,13 +234,18 @@ std::size_t Plan::packed_bytes() const {
 
 double predicted_seconds(const Problem& problem, Device device) {
   problem.validate();
-  double seconds = 0;
-  for (const Step& step : make_steps(problem))  // assessed, not made: some backends would compile
-    if (step.y.place != Place::grad_x)
-      seconds += accepted_for(step, problem.operation, backend_of(device), device, forced_or_variable({}))
-                     .front()
-                     .proposal.seconds;
-  return seconds;
+  const BackendEntry& backend = backend_of(device);
+  const Forced forced = forced_or_variable({});
+  const auto seconds_apart = [&] {
+    double seconds = 0;
+    for (const Step& step : make_steps(problem))  // assessed, not made: some backends would compile
+      if (step.y.place != Place::grad_x)
+        seconds += accepted_for(step, problem.operation, backend, device, forced).front().proposal.seconds;
+    return seconds;
+  };
+  const std::vector<Assessment> whole =
+      accepted_for_whole(problem, backend, device, forced, false, seconds_apart);
+  return whole.empty() ? seconds_apart() : whole.front().proposal.seconds;
 }
 
 Chain planned(const Problem& problem, Device device) {

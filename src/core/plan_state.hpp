@@ -148,6 +148,9 @@ struct PackedValues::State {
   [[nodiscard]] std::optional<DecidedStep> choose_whole(const Problem& problem, const Plan::State& plan,
                                                         bool is_known,
                                                         std::vector<PackedEntry>& packed) const;
+  /// The seconds of the steps one by one with what is packed; infinite where that is not enough.
+  [[nodiscard]] double fitting_seconds(const Problem& problem, const Plan::State& plan,
+                                       std::span<const PackedEntry> packed) const;
   /// Takes memory for the order of a step.
   [[nodiscard]] DecidedStep keep(DecidedStep made, std::vector<PackedEntry>& packed) const;
   /// Adds to `packed` what is to be packed for the step.

@@ -99,6 +99,8 @@ class ChainBody {
   /// Whether every step is by whom was asked for.
   [[nodiscard]] std::string names_of(const kronsparse::Plan& plan) const {
     if (target_.implementation.empty()) return {};
+    if (target_.takes_whole(problem_))
+      return plan.implementation() == target_.implementation ? "" : "the plan took " + plan.implementation();
     std::string all;
     for (std::size_t step = 0; step < kronsparse::steps_of(problem_).size(); ++step)
       all += (all.empty() ? "" : " + ") + target_.implementation;

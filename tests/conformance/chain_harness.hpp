@@ -115,7 +115,10 @@ class ChainHarness {
     operands_.gradients = as_pointers ? gradient_addresses_.data() : nullptr;
     operands_.grad_x = grad_x_view_.features > 0 ? grad_x_.device_data() : nullptr;
     intermediates_.reset();
-    if (wanted_.intermediates && (is_forward() || is_chain_gradient)) {
+    // A kernel for the chain as a whole writes no intermediates: the factors one by one do, and need values.
+    const bool in_one_pass = is_forward() && problem_.chain.size() > 1 && operands_.values == nullptr &&
+                             kronsparse::candidates(problem_, plan.device()).front().refusal.empty();
+    if (wanted_.intermediates && !in_one_pass && (is_forward() || is_chain_gradient)) {
       if (is_chain_gradient) {
         fill_intermediates(plan);
       } else {

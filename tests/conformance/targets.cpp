@@ -60,6 +60,7 @@ std::string Target::label() const {
 std::string Target::refusal(const kronsparse::Problem& problem) const {
   if (implementation.empty()) return {};  // somebody takes everything
   if (problem.chain.size() > 1) {
+    if (takes_whole(problem)) return {};
     for (const kronsparse::Problem& step : kronsparse::steps_of(problem))
       if (std::string step_refusal = refusal(step); !step_refusal.empty())
         return step.to_string() + ": " + step_refusal;
@@ -68,6 +69,14 @@ std::string Target::refusal(const kronsparse::Problem& problem) const {
   for (const kronsparse::Candidate& candidate : kronsparse::candidates(problem, device))
     if (candidate.implementation == implementation) return candidate.refusal;
   return "not among the candidates";
+}
+
+bool Target::takes_whole(const kronsparse::Problem& problem) const {
+  if (problem.chain.size() == 1) return false;
+  const std::vector<kronsparse::Candidate> all = kronsparse::candidates(problem, device);
+  return std::any_of(all.begin(), all.end(), [&](const kronsparse::Candidate& candidate) {
+    return candidate.implementation == implementation && candidate.refusal.empty();
+  });
 }
 
 std::ostream& operator<<(std::ostream& out, const Target& target) {

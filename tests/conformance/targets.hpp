@@ -22,6 +22,8 @@ struct Target {
   [[nodiscard]] std::string label() const;
   /// Why it does not take the problem, or a step of its chain; empty when it does.
   [[nodiscard]] std::string refusal(const kronsparse::Problem& problem) const;
+  /// Whether it computes a chain in one pass.
+  [[nodiscard]] bool takes_whole(const kronsparse::Problem& problem) const;
 };
 std::ostream& operator<<(std::ostream& out, const Target& target);
 

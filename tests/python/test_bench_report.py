@@ -310,7 +310,16 @@ def test_the_paper_s_bins_hold_its_patterns():
 def test_the_results_of_the_repository_can_be_read():
     for path in sorted((SOURCE / "results").glob("*.jsonl")):
         text = to_markdown(report.build(read_files([path])))
-        titles = ("Overview", "Small batches", "Training", "Figure 6b", "Figure 10", "Weights", "Models")
+        titles = (
+            "Overview",
+            "Small batches",
+            "Training",
+            "Figure 6b",
+            "Figure 10",
+            "Weights",
+            "Models",
+            "Chains",
+        )
         assert any(f"## {title}" in text for title in titles), path
     told = "\n".join(summary(read_files(GPU_FILES)))
     assert "| **kronsparse** | 64 | 1.89 (target 2.3: reached)" in told

@@ -33,7 +33,8 @@ def main() -> None:
         for seconds, terms in configs[problem]:
             rows.append(terms)
             times.append(seconds)
-            weights.append((best / seconds) ** 1.5 / seconds)  # relative errors; the best configs matter most
+            # Errors are relative, and the best configs matter most.
+            weights.append((best / seconds) ** 1.5 / seconds)
     weighted = np.array(weights)
     coefficients, _ = nnls(np.array(rows) * weighted[:, None], np.array(times) * weighted)
     print("{" + ", ".join(f"{value:.4g}" for value in coefficients) + "}")
@@ -45,9 +46,14 @@ def main() -> None:
             seconds = configs[problem][chosen][0]
             regrets.append(seconds / min(time for time, _ in configs[problem]))
             ratios.append(predictions[chosen] / seconds)
-            print(f"  {problem}: {seconds:.1f} us, predicted {predictions[chosen]:.1f}, one by one {apart[problem]:.1f}")
-        print(f"{name}: regret median {np.median(regrets):.3f}, mean {np.mean(regrets):.3f}, worst {max(regrets):.2f}; "
-              f"predicted / measured {min(ratios):.2f} to {max(ratios):.2f}")
+            print(
+                f"  {problem}: {seconds:.1f} us, predicted {predictions[chosen]:.1f}, "
+                f"one by one {apart[problem]:.1f}"
+            )
+        print(
+            f"{name}: regret median {np.median(regrets):.3f}, mean {np.mean(regrets):.3f}, "
+            f"worst {max(regrets):.2f}; predicted / measured {min(ratios):.2f} to {max(ratios):.2f}"
+        )
 
 
 if __name__ == "__main__":

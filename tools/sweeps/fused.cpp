@@ -1,7 +1,8 @@
 // Times every config of the kernel `fused` on chains, for its cost model (src/cuda/chain/fused/search.cu).
 //
 // Reads problems from standard input, a line each; writes a CSV table with a row for each config, and one for
-// the factors one by one. Operands take turns, so that no run finds x in the cache.
+// the factors one by one, which pack their values at each run. Operands take turns, so that no run finds x in
+// the cache.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -114,16 +115,17 @@ void sweep(const Problem& problem, const EventTimer& timer) {
     std::printf("\"%s\",apart,,,,,,,%.2f\n", problem.to_string().c_str(), timer.time(packing));
   }
   const std::vector<cuda::fused::Link> links = cuda::fused::links_of(problem);
+  if (links.empty()) return;
   for (const cuda::fused::Config& config : cuda::fused::all_configs(problem, links, facts)) {
     const auto executor = cuda::fused::make_executor(problem, device, links, config);
     Buffer packed(executor->order().bytes, device);
     const PackJob job{.executor = executor.get(), .values = addresses.data(), .packed = packed.data()};
     backend_of(device).pack(device, {&job, 1}, nullptr);
-    const double seconds =
+    const double microseconds =
         timer.time([&](int turn) { executor->run(operands_of(turn), {.data = packed.data()}); });
     std::printf("\"%s\",fused,%d,%d,%d,%d,%d,%.2f,%.2f", problem.to_string().c_str(), config.shape.samples,
                 config.ranks(), config.arguments.parts, config.arguments.x_buffers, config.threads,
-                config.seconds * 1e6, seconds);
+                config.seconds * 1e6, microseconds);
     for (const double term : cuda::fused::cost_terms(problem, config, facts)) std::printf(",%.6g", term);
     std::puts("");
   }

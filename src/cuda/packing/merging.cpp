@@ -1,6 +1,6 @@
 #include "cuda/packing/merging.hpp"
 
-#include <vector>
+#include <optional>
 
 #include "kronsparse/error.hpp"
 
@@ -16,13 +16,12 @@ MergeTask merge_task(std::span<const Pattern> factors, DType dtype) {
   MergeTask task;
   task.count = static_cast<int>(factors.size());
   task.dtype = dtype;
-  for (std::size_t at = 0; at < factors.size(); ++at) {
-    const auto product =
-        Chain(std::vector<Pattern>(factors.begin() + static_cast<std::ptrdiff_t>(at), factors.end()))
-            .product();
-    if (!product) throw Error(ErrorCode::internal, "merging: a product of factors has no pattern");
+  std::optional<Pattern> tail;
+  for (std::size_t at = factors.size(); at-- > 0;) {
+    tail = tail ? factors[at].times(*tail) : std::optional(factors[at]);
+    if (!tail) throw Error(ErrorCode::internal, "merging: a product of factors has no pattern");
     task.factors[at] = sizes_of(factors[at]);
-    task.products[at] = sizes_of(*product);
+    task.products[at] = sizes_of(*tail);
   }
   task.merged = task.products[0];
   return task;

@@ -34,6 +34,9 @@ __global__ void __launch_bounds__(threads) merge(const __grid_constant__ MergeTa
                                        return widened(static_cast<const T*>(task.values[factor])[index]);
                                      });
     store(static_cast<T*>(task.to) + at, value);
+    if (task.to_rest == nullptr) continue;
+    const float rest = value - widened(static_cast<const T*>(task.to)[at]);
+    store(static_cast<T*>(task.to_rest) + at, isfinite(rest) ? rest : 0.0f);
   }
 }
 

@@ -31,9 +31,14 @@ struct MergeTask {
   Sizes products[most_factors];  ///< that of each factor with all to its right
   const void* values[most_factors] = {};
   void* to = nullptr;
+  /// Half types: the product is more exact than they are, so that it goes in two parts, rounded and the rest.
+  void* to_rest = nullptr;
 };
 
-/// A task without addresses. Each factor with those to its right must have a pattern (Chain::product).
+/// Whether a product of factors takes two parts in a dtype.
+[[nodiscard]] inline bool merges_in_parts(DType dtype) { return dtype != DType::f32; }
+
+/// A task without addresses. Each factor times the product of those to its right must have a pattern.
 [[nodiscard]] MergeTask merge_task(std::span<const Pattern> factors, DType dtype);
 /// Launches a task, in the order of the stream.
 void merge_values(const MergeTask& task, Stream stream);

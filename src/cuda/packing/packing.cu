@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "core/decision.hpp"
 #include "cuda/device/ptx_sm90.cuh"
 #include "cuda/host/launch.hpp"
 #include "cuda/packing/packing.cuh"
@@ -214,23 +213,18 @@ CudaExecutor::CudaExecutor(Device device, const PackedOrder& order, std::span<co
 CudaExecutor::CudaExecutor(Device device, const PackedOrder& order, const WidenTask& task)
     : device_(device.index), order_(order), widened_{task} {}
 
-CudaExecutor::CudaExecutor(Device device, const PackedOrder& order, std::span<const PackLayout> layouts,
-                           const Chain& chain, std::span<const Group> groups)
-    : CudaExecutor(device, order, layouts) {
-  std::size_t offset = 0;
-  for (const Part& part : parts_)
-    offset += static_cast<std::size_t>(part.layout.all_units()) * sizeof(packing::Unit);
-  for (std::size_t at = 0; at < parts_.size(); ++at) {
-    Part& part = parts_[at];
-    part.factor = groups[at].first;
-    if (groups[at].count == 1) continue;
-    const std::span<const Pattern> factors =
-        std::span(chain.factors()).subspan(groups[at].first, groups[at].count);
-    part.merging = merge_task(factors, part.layout.dtype);
-    part.merged_offset = offset;
-    const Sizes& merged = part.merging->merged;
-    offset = aligned(offset + static_cast<std::size_t>(merged.a * merged.b * merged.c * merged.d) *
-                                  size_of(part.layout.dtype));
+CudaExecutor::CudaExecutor(Device device, const PackedOrder& order, const Chain& chain,
+                           std::span<const ChainPart> parts)
+    : device_(device.index), order_(order) {
+  for (const ChainPart& given : parts) {
+    Part& part = parts_.emplace_back(Part{given.layout, pack_task(given.layout), given.offset, given.first});
+    if (given.count == 1) continue;
+    const PackLayout& layout = given.layout;
+    part.merged_bytes =
+        static_cast<std::size_t>(layout.a * layout.b * layout.c * layout.d) * size_of(layout.dtype);
+    part.merged_offset = given.merged_offset + (given.is_rest ? part.merged_bytes : 0);
+    if (!given.is_rest)
+      part.merging = merge_task(std::span(chain.factors()).subspan(given.first, given.count), layout.dtype);
   }
 }
 
@@ -254,13 +248,17 @@ void pack_all(Device device, std::span<const PackJob> jobs, Stream stream) {
     const auto& executor = static_cast<const CudaExecutor&>(*job.executor);
     for (const CudaExecutor::Part& part : executor.parts_) {
       const void* values = job.values[part.factor];
-      if (part.merging) {
-        MergeTask task = *part.merging;
-        for (int factor = 0; factor < task.count; ++factor)
-          task.values[factor] = job.values[part.factor + static_cast<std::size_t>(factor)];
-        task.to = static_cast<std::byte*>(job.packed) + part.merged_offset;
-        merge_values(task, stream);
-        values = task.to;
+      if (part.merged_bytes > 0) {
+        auto* const merged = static_cast<std::byte*>(job.packed) + part.merged_offset;
+        if (part.merging) {
+          MergeTask task = *part.merging;
+          for (int factor = 0; factor < task.count; ++factor)
+            task.values[factor] = job.values[part.factor + static_cast<std::size_t>(factor)];
+          task.to = merged;
+          task.to_rest = merges_in_parts(task.dtype) ? merged + part.merged_bytes : nullptr;
+          merge_values(task, stream);
+        }
+        values = merged;
       }
       const auto address = reinterpret_cast<std::uintptr_t>(values);
       // Only few values lie at addresses that do not allow vector loads.

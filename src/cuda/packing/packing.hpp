@@ -115,6 +115,15 @@ template <class Made, class Config>
           }};
 }
 
+/// A part of the packed values of a chain: the values of one factor, or the product of several.
+struct ChainPart {
+  PackLayout layout;
+  std::size_t offset;         ///< bytes from the start of the packed values
+  std::size_t first, count;   ///< of the factors
+  bool is_rest;               ///< the rest that rounding a product leaves
+  std::size_t merged_offset;  ///< the product of several lies there, rounded; then the rest of it
+};
+
 /// An executor whose order is one layout, several layouts one after the other, or elements for the FMA
 /// kernels.
 class CudaExecutor : public Executor {
@@ -128,12 +137,8 @@ class CudaExecutor : public Executor {
   /// For an executor without values.
   explicit CudaExecutor(Device device) : device_(device.index) {}
   CudaExecutor(Device device, const PackedOrder& order, std::span<const PackLayout> layouts);
-  /// For a chain. Of each layout, the factors whose product it packs.
-  struct Group {
-    std::size_t first, count;
-  };
-  CudaExecutor(Device device, const PackedOrder& order, std::span<const PackLayout> layouts,
-               const Chain& chain, std::span<const Group> groups);
+  /// For a chain.
+  CudaExecutor(Device device, const PackedOrder& order, const Chain& chain, std::span<const ChainPart> parts);
   CudaExecutor(Device device, const PackedOrder& order, const PackLayout& layout)
       : CudaExecutor(device, order, std::span(&layout, 1)) {}
   CudaExecutor(Device device, const PackedOrder& order, const WidenTask& task);
@@ -147,8 +152,9 @@ class CudaExecutor : public Executor {
     PackTask task;
     std::size_t offset;                     ///< bytes from the start of the packed values
     std::size_t factor = 0;                 ///< the first factor of the executor's problem that it packs
-    std::size_t merged_offset = 0;          ///< the product of several lies there among the packed values
-    std::optional<MergeTask> merging = {};  ///< for several factors
+    std::size_t merged_offset = 0;          ///< several factors: the place of the values that it packs
+    std::optional<MergeTask> merging = {};  ///< computes the product of several factors, rest included
+    std::size_t merged_bytes = 0;           ///< of the product, without its rest
   };
 
   int device_;

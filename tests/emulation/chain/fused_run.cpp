@@ -39,46 +39,56 @@ struct Values {
   Memory packed;
 };
 
+/// The rounded product of a link's factors, and what rounding leaves.
+std::vector<Memory> merged_values(const Problem& problem, const cuda::fused::Link& link,
+                                  const std::vector<Memory>& given) {
+  const auto factors = std::span(problem.chain.factors()).subspan(link.factor, link.factors);
+  const cuda::MergeTask merging = cuda::merge_task(factors, problem.dtype);
+  const Pattern& p = link.pattern;
+  std::vector<Memory> merged;
+  for (int part = 0; part < 2; ++part) merged.emplace_back(problem.dtype, p.nnz(), 0);
+  for (std::int64_t place = 0; place < p.nnz(); ++place) {
+    const std::int64_t j = place % p.d, l = place / p.d % p.c, k = place / (p.d * p.c) % p.b,
+                       i = place / (p.d * p.c * p.b);
+    const float value = cuda::merged_value(
+        merging, (i * p.b + k) * p.d + j, (i * p.c + l) * p.d + j, [&](int factor, std::int64_t index) {
+          return given[link.factor + static_cast<std::size_t>(factor)].value(index);
+        });
+    merged[0].set(place, value);
+    merged[1].set(place, value - merged[0].value(place));
+  }
+  return merged;
+}
+
 Values make_values(const Problem& problem, Numbers& numbers) {
   const std::vector<cuda::fused::Link> links = cuda::fused::links_of(problem);
-  const std::vector<cuda::PackLayout> layouts = cuda::fused::pack_layouts(problem, links);
   const auto element = static_cast<std::int64_t>(size_of(problem.dtype));
   Values values{
       {},
       Memory(problem.dtype,
              static_cast<std::int64_t>(cuda::fused::packed_order(problem, links).bytes) / element, 0)};
+  // Products of factors need more bits than bf16 has, and no more than two numbers of it have.
+  std::size_t most = 1;
+  for (const cuda::fused::Link& link : links) most = std::max(most, link.factors);
+  const bool few_bits = problem.dtype == DType::f32 && problem.mode == Mode::tf32;
+  const int range = most == 1 || few_bits ? 1 : most == 2 ? 19 : 3;
   std::vector<Memory> given;
   for (const Pattern& factor : problem.chain.factors()) {
     std::vector<float>& plain = values.plain.emplace_back();
     Memory& memory = given.emplace_back(problem.dtype, factor.nnz(), 0);
     for (std::int64_t at = 0; at < factor.nnz(); ++at) {
-      plain.push_back(numbers.next(1));
+      plain.push_back(numbers.next(range));
       memory.set(at, plain.back());
     }
   }
-  std::int64_t offset = 0;
-  for (std::size_t at = 0; at < links.size(); ++at) {
-    const cuda::fused::Link& link = links[at];
-    Memory merged(problem.dtype, link.pattern.nnz(), 0);
-    if (link.factors > 1) {
-      const auto factors = std::span(problem.chain.factors()).subspan(link.factor, link.factors);
-      const cuda::MergeTask merging = cuda::merge_task(factors, problem.dtype);
-      const Pattern& p = link.pattern;
-      for (std::int64_t place = 0; place < p.nnz(); ++place) {
-        const std::int64_t j = place % p.d, l = place / p.d % p.c, k = place / (p.d * p.c) % p.b,
-                           i = place / (p.d * p.c * p.b);
-        merged.set(place, cuda::merged_value(
-                              merging, (i * p.b + k) * p.d + j, (i * p.c + l) * p.d + j,
-                              [&](int factor, std::int64_t index) {
-                                return given[link.factor + static_cast<std::size_t>(factor)].value(index);
-                              }));
-      }
-    }
-    cuda::PackTask task = cuda::pack_task(layouts[at]);
-    task.values = link.factors > 1 ? merged.first() : given[link.factor].first();
-    task.packed = values.packed.first() + offset;
+  for (const cuda::ChainPart& part : cuda::fused::chain_parts(problem, links)) {
+    const auto link = std::ranges::find(links, part.first, &cuda::fused::Link::factor);
+    std::vector<Memory> merged;
+    if (part.count > 1) merged = merged_values(problem, *link, given);
+    cuda::PackTask task = cuda::pack_task(part.layout);
+    task.values = part.count > 1 ? merged[part.is_rest ? 1 : 0].first() : given[part.first].first();
+    task.packed = values.packed.first() + part.offset;
     cuda::packing::pack_items<std::uint32_t>(task, 0, 1);
-    offset += layouts[at].all_units() * 16;
   }
   return values;
 }

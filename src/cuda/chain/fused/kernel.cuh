@@ -167,12 +167,20 @@ __device__ inline void multiply(Sums<Traits, tiles>& sums, const uint4 (&a)[tile
       const uint4 low{a0.low, a1.low, a2.low, a3.low};
       const uint4 finite{a0.finite_high, a1.finite_high, a2.finite_high, a3.finite_high};
       const uint4 high{a0.high, a1.high, a2.high, a3.high};
-      ptx::mma_tf32(sums[m][n], low, x.finite_high, y.finite_high);
-      ptx::mma_tf32(sums[m][n + 1], low, z.finite_high, w.finite_high);
-      ptx::mma_tf32(sums[m][n], finite, x.low, y.low);
-      ptx::mma_tf32(sums[m][n + 1], finite, z.low, w.low);
-      ptx::mma_tf32(sums[m][n], high, x.high, y.high);
-      ptx::mma_tf32(sums[m][n + 1], high, z.high, w.high);
+      // The tensor core cuts off the last bits of each sum. It adds up these terms alone; plain additions,
+      // which round, add them to the others.
+      float first[4]{}, second[4]{};
+      ptx::mma_tf32(first, low, x.finite_high, y.finite_high);
+      ptx::mma_tf32(second, low, z.finite_high, w.finite_high);
+      ptx::mma_tf32(first, finite, x.low, y.low);
+      ptx::mma_tf32(second, finite, z.low, w.low);
+      ptx::mma_tf32(first, high, x.high, y.high);
+      ptx::mma_tf32(second, high, z.high, w.high);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        sums[m][n][e] += first[e];
+        sums[m][n + 1][e] += second[e];
+      }
     }
   }
 }
@@ -270,7 +278,7 @@ __device__ inline void store_sums(const float (&sums)[Traits::n_tiles][4], int u
 #if KRONSPARSE_HAS_CLUSTERS
   if (is_cluster) {
     // Other blocks are far away: the wider a store, the better.
-    to = ptx::cluster_address(to, static_cast<std::uint32_t>(rank));
+    to = ptx::cluster_address(to, exists ? static_cast<std::uint32_t>(rank) : 0u);
     if constexpr (Traits::half && Traits::n_tiles % 4 == 0) {
 #pragma unroll
       for (int n = 0; n < Traits::n_tiles; n += 4) {
@@ -353,7 +361,7 @@ __device__ __forceinline__ void multiply_items(const Arguments& p, int number_of
   const int count = of_part * Traits::n_groups;
   const std::uint32_t items = shared + step.items + part * of_part * static_cast<int>(sizeof(Item));
   const std::uint32_t out = shared + p.space[number_of_step + 1].place.of_tile(parity);
-  const int k_steps = step.k_steps, d = step.d;
+  const int k_steps = step.k_steps, d = step.d, repeats = step.repeats;
   WeightReader<Traits, tiles> weights(p, step, items, count, at);
   uint4 queue[Traits::ahead][tiles]{};
 #pragma unroll
@@ -375,7 +383,7 @@ __device__ __forceinline__ void multiply_items(const Arguments& p, int number_of
         for (int n = 0; n + 1 < Traits::ahead; ++n) queue[n][m] = queue[n + 1][m];
       }
       weights.load(queue[Traits::ahead - 1]);
-      x.begin_step();
+      if ((k & (repeats - 1)) == 0) x.begin_step();
 #pragma unroll
       for (int n = 0; n < Traits::n_tiles; n += 2) multiply<Traits, tiles>(sums, now, n, x.load(n));
     }
@@ -543,25 +551,6 @@ __device__ inline void rows_to_lines(const Arguments& p, int rank, int parity, s
   clear_padding<Traits>(p.step[0], p.terms[0], to);
 }
 
-/// Stores up to 16 bytes of y.
-template <class Traits>
-__device__ inline void store_unit(std::byte* to, const uint4& words, int count, bool is_vector) {
-  if (is_vector && count == Traits::unit_elements) {
-    const std::uint32_t all[4] = {words.x, words.y, words.z, words.w};
-    ptx::store_words(to, all);
-    return;
-  }
-  const std::uint32_t word[4] = {words.x, words.y, words.z, words.w};
-#pragma unroll
-  for (int e = 0; e < Traits::unit_elements; ++e) {
-    if (e >= count) break;
-    if constexpr (Traits::half)
-      reinterpret_cast<std::uint16_t*>(to)[e] = static_cast<std::uint16_t>(word[e / 2] >> e % 2 * 16);
-    else
-      reinterpret_cast<std::uint32_t*>(to)[e] = word[e];
-  }
-}
-
 /// Stores a part of a tile of y.
 template <class Traits>
 class YStore {
@@ -686,7 +675,7 @@ __device__ inline void fill_tables(const Arguments& p, int rank, std::uint32_t s
       const int i = i_first + block / j_count, j = j_first + block % j_count;
       Entry entry = no_entry;
       if (k < step.b) {
-        // Of a step in parts, features are numbered within a part.
+        // A step in parts numbers its features within a part.
         const int feature =
             in_parts ? (i * of_part + k % of_part) * step.d + j : (i * step.b + k) * step.d + j;
         entry = entry_of(Traits::line(), p.space[s + 1], feature);

@@ -36,8 +36,7 @@ Kernel kernel_of(const Problem& problem, std::size_t shape) {
 class FusedExecutor final : public CudaExecutor {
  public:
   FusedExecutor(const Problem& problem, Device device, std::span<const Link> links, const Config& config)
-      : CudaExecutor(device, packed_order(problem, links), pack_layouts(problem, links), problem.chain,
-                     groups_of(links)),
+      : CudaExecutor(device, packed_order(problem, links), problem.chain, chain_parts(problem, links)),
         problem_(problem),
         config_(config),
         kernel_(kernel_of(problem, config.shape_index)) {
@@ -67,18 +66,25 @@ class FusedExecutor final : public CudaExecutor {
             .cluster_blocks = config_.ranks(),
             .overlapping = has_overlap_};
   }
-  [[nodiscard]] static std::vector<Group> groups_of(std::span<const Link> links) {
-    std::vector<Group> groups;
-    for (const Link& link : links) groups.push_back({link.factor, link.factors});
-    return groups;
-  }
-
   Problem problem_;
   Config config_;
   Kernel kernel_;
   std::int64_t clusters_ = 1;
   bool has_overlap_ = false;
 };
+
+/// Predicted, of multiplying the factors of a link together: a launch, and for each value of the product the
+/// terms that its paths try. The rate is a guess, not a measurement.
+double merging_seconds(const Chain& chain, const Link& link) {
+  constexpr double start = 3e-6, terms_per_second = 2e10;
+  double terms = 0, paths = 1;
+  for (std::size_t factor = link.factor; factor < link.factor + link.factors; ++factor) {
+    terms += static_cast<double>(chain[factor].c);
+    paths *= static_cast<double>(chain[factor].c);
+  }
+  paths = std::max(1.0, paths / static_cast<double>(link.pattern.c));
+  return start + static_cast<double>(link.pattern.nnz()) * terms * paths / terms_per_second;
+}
 
 Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
   if (problem.operation == Operation::gradient)
@@ -87,7 +93,7 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
     return refused(message("tensor cores here multiply f16, bf16 and f32, not {}", name(problem.dtype)));
   if (problem.dtype == DType::f32 && problem.mode == Mode::ieee)
     return refused("the mode ieee allows FMA units only");
-  constexpr std::int64_t most_features = std::int64_t{1} << 20;
+  constexpr std::int64_t most_features = 65536;  // more than any shared memory holds
   for (const Pattern& factor : problem.chain.factors())
     if (factor.rows() > most_features || factor.cols() > most_features)
       return refused(
@@ -96,10 +102,10 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
   if (std::string reason = capability_refusal(facts, 80); !reason.empty()) return refused(std::move(reason));
   const std::vector<Link> links = links_of(problem);
   if (links.empty())
-    return refused(
-        message("takes up to {} factors after neighbours are multiplied together, in f32 with sums of 16 "
-                "terms at least; here {} factors",
-                most_steps, problem.chain.size()));
+    return refused(message(
+        "needs at most {} products after neighbours are multiplied together, and in f32 sums of 16 terms or "
+        "more in each; the chain is {}",
+        most_steps, problem.chain.to_string()));
   const PackedOrder order = packed_order(problem, links);
   if (std::string reason = order_refusal(order, packed_as); !reason.empty())
     return refused(std::move(reason));
@@ -110,8 +116,8 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
   const double value_bytes =
       static_cast<double>(problem.chain.nnz()) * static_cast<double>(size_of(problem.dtype));
   double packing = packing_seconds(facts, value_bytes, static_cast<double>(order.bytes));
-  constexpr double merging = 3e-6;  // a launch for each product of several factors
-  for (const Link& link : links) packing += link.factors > 1 ? merging : 0;
+  for (const Link& link : links)
+    if (link.factors > 1) packing += merging_seconds(problem.chain, link);
   return {.refusal = {},
           .seconds = config->seconds,
           .packing_seconds = packing,

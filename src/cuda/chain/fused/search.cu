@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numeric>
 #include <span>
+#include <type_traits>
 #include <utility>
 
-#include "core/decision.hpp"
 #include "cuda/chain/fused/kernels.hpp"
 #include "cuda/chain/fused/search.hpp"
 #include "cuda/host/alignment.hpp"
@@ -17,7 +17,10 @@ namespace kronsparse::cuda::fused {
 namespace {
 
 int real_int(std::int64_t value) { return static_cast<int>(value); }
-int up_to_multiple(int value, int of) { return (value + of - 1) / of * of; }
+template <class Number>
+Number up_to_multiple(Number value, std::type_identity_t<Number> of) {
+  return (value + of - 1) / of * of;
+}
 
 /// The element sizes that layouts in shared memory depend on.
 struct Elements {
@@ -107,7 +110,8 @@ class Maker {
   [[nodiscard]] bool divide(Arguments& all) const {
     std::int64_t weights = 0;
     for (int s = 0; s < all.steps; ++s) {
-      const Product& p = links_[static_cast<std::size_t>(s)].product;
+      const Link& link = links_[static_cast<std::size_t>(s)];
+      const Product& p = link.product;
       const int ranks_i = real_int(std::gcd(p.a, std::int64_t{all.ranks})), ranks_j = all.ranks / ranks_i;
       if (p.d % ranks_j != 0) return false;
       Step& step = all.step[s];
@@ -119,7 +123,8 @@ class Maker {
       step.blocks = step.i_count * real_int(p.d / ranks_j);
       all.terms[s] = real_int(p.c);
       step.terms = up_to_multiple(real_int(p.c), elements_.in_k_step());
-      step.k_steps = step.terms / elements_.in_k_step();
+      step.repeats = link.repeats;
+      step.k_steps = step.terms / elements_.in_k_step() * link.repeats;
       step.tiles = real_int(divided_up(p.b, 16));
       step.weights = weights;
       weights += p.a * p.d * step.tiles * step.k_steps * 512;
@@ -256,8 +261,9 @@ class Maker {
 
 /// Microseconds for each of the cost_terms(), fitted to the times of all configs of 48 chains on an H200
 /// (tools/sweeps/fit_fused.py, results/h200-fused-configs.csv).
-constexpr CostTerms term_microseconds = {0,      0,     0.0271, 0.0687, 0.0876, 0.075, 0.0093, 0.2587, 0.3603,
-                                         0.0056, 0.188, 0.2816, 0.244,  1.089,  0.975, 1.733,  0.442};
+constexpr CostTerms term_microseconds = {0.9356,  0.003102, 0.01755, 0.06238, 0.09813, 0.07022,
+                                         0.01281, 0.2564,   0.3515,  0.06878, 0.1456,  0.3323,
+                                         0.2527,  1.124,    0.8043,  1.152,   0.6431};
 constexpr double fitted_clock = 1.98e9;
 
 /// Predicted seconds of a run.
@@ -328,6 +334,18 @@ CostTerms cost_terms(const Problem& problem, const Config& config, const GpuFact
   return terms;
 }
 
+namespace {
+
+/// The pattern of the product, if each factor has one together with all to its right, as merged_value()
+/// needs.
+std::optional<Pattern> product_of(std::span<const Pattern> factors) {
+  std::optional<Pattern> tail = factors.back();
+  for (std::size_t at = factors.size() - 1; tail && at-- > 0;) tail = factors[at].times(*tail);
+  return tail;
+}
+
+}  // namespace
+
 std::vector<Link> links_of(const Problem& problem) {
   const bool transposed = is_transposed(problem.operation);
   const std::vector<Pattern>& factors = problem.chain.factors();
@@ -342,14 +360,16 @@ std::vector<Link> links_of(const Problem& problem) {
     product.b = transposed ? pattern.c : pattern.b;
     product.c = transposed ? pattern.b : pattern.c;
     product.d = pattern.d;
-    return Link{first, end - first, pattern, product};
+    const int repeats = end - first > 1 && merges_in_parts(problem.dtype) ? 2 : 1;
+    return Link{first, end - first, pattern, product, repeats};
   };
   /// Multiply-adds for a sample, padding included, and the time for its features as so many of them.
-  const auto cost_of = [&](const Product& p) {
+  const auto cost_of = [&](const Product& p, int repeats) {
     constexpr double of_feature = 32;
     const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-    return real(p.a * p.d) * (real(divided_up(p.b, 16) * 16) * real(divided_up(p.c, k_step) * k_step) +
-                              of_feature * real(p.b + p.c));
+    return real(p.a * p.d) *
+           (real(repeats * divided_up(p.b, 16) * 16) * real(divided_up(p.c, k_step) * k_step) +
+            of_feature * real(p.b + p.c));
   };
   struct Best {
     double cost = 0;
@@ -361,19 +381,12 @@ std::vector<Link> links_of(const Problem& problem) {
   up_to[0].exists = true;
   for (std::size_t first = 0; first < count; ++first) {
     if (!up_to[first].exists) continue;
-    std::optional<Pattern> pattern;
     for (std::size_t end = first + 1; end <= std::min(count, first + MergeTask::most_factors); ++end) {
-      pattern = end == first + 1 ? std::optional(factors[first]) : pattern->times(factors[end - 1]);
-      if (!pattern) break;
-      // The tail of a product must have a pattern, too: merged_value() follows paths by it.
-      if (end > first + 1 &&
-          !Chain(std::vector<Pattern>(factors.begin() + static_cast<std::ptrdiff_t>(first) + 1,
-                                      factors.begin() + static_cast<std::ptrdiff_t>(end)))
-               .product())
-        break;
+      const std::optional<Pattern> pattern = product_of(std::span(factors).subspan(first, end - first));
+      if (!pattern) continue;
       const Link link = link_of(first, end, *pattern);
       if (link.product.c < least_terms) continue;
-      const double cost = up_to[first].cost + cost_of(link.product);
+      const double cost = up_to[first].cost + cost_of(link.product, link.repeats);
       Best& best = up_to[end];
       if (up_to[first].steps + 1 > most_steps || (best.exists && best.cost <= cost)) continue;
       best = {cost, up_to[first].steps + 1, up_to[first].links, true};
@@ -430,9 +443,11 @@ Arguments arguments_of(const Problem& problem, const Config& config, const Opera
   return all;
 }
 
-std::vector<PackLayout> pack_layouts(const Problem& problem, std::span<const Link> links) {
-  std::vector<PackLayout> layouts;
+std::vector<ChainPart> chain_parts(const Problem& problem, std::span<const Link> links) {
+  std::vector<ChainPart> parts;
   const bool half = problem.dtype != DType::f32;
+  constexpr std::int64_t fragment_units = 32;
+  std::size_t offset = 0;
   for (const Link& link : links) {
     PackLayout layout;
     layout.a = link.product.a;
@@ -453,24 +468,43 @@ std::vector<PackLayout> pack_layouts(const Problem& problem, std::span<const Lin
       layout.lanes({.l = 1}, {.k = 1});
     }
     const int k_step = half ? 16 : 8;
+    layout.skip(link.repeats);
     layout.digit(divided_up(layout.c, k_step), {.l = k_step});
     layout.digit(divided_up(layout.b, 16), {.k = 16});
     layout.digit(layout.d, {.j = 1});
-    layouts.push_back(layout);
+    for (int repeat = 0; repeat < link.repeats; ++repeat)
+      parts.push_back({.layout = layout,
+                       .offset = offset + static_cast<std::size_t>(repeat * fragment_units) * 16,
+                       .first = link.factor,
+                       .count = link.factors,
+                       .is_rest = repeat > 0,
+                       .merged_offset = 0});
+    offset += static_cast<std::size_t>(layout.all_units()) * 16;
   }
-  return layouts;
+  for (std::size_t at = 0; at < parts.size(); ++at) {
+    ChainPart& part = parts[at];
+    if (part.count == 1) continue;
+    part.merged_offset = offset;
+    const bool has_rest = at + 1 < parts.size() && parts[at + 1].is_rest;
+    if (has_rest) parts[++at].merged_offset = offset;
+    const PackLayout& p = part.layout;
+    const auto values = static_cast<std::size_t>(p.a * p.b * p.c * p.d) * size_of(p.dtype);
+    offset = up_to_multiple(offset + (has_rest ? 2 : 1) * values, 256);
+  }
+  return parts;
 }
 
 PackedOrder packed_order(const Problem& problem, std::span<const Link> links) {
   PackedOrder order{.family = "fused", .numbers = {is_transposed(problem.operation)}, .bytes = 0};
-  for (const PackLayout& layout : pack_layouts(problem, links))
-    order.bytes += static_cast<std::size_t>(layout.all_units()) * 16;
   std::size_t number = 1;
-  for (const Link& link : links) {
-    order.numbers[number++] = static_cast<std::int64_t>(link.factors);
-    if (link.factors > 1)
-      order.bytes =
-          aligned(order.bytes + static_cast<std::size_t>(link.pattern.nnz()) * size_of(problem.dtype));
+  for (const Link& link : links) order.numbers[number++] = static_cast<std::int64_t>(link.factors);
+  for (const ChainPart& part : chain_parts(problem, links)) {
+    if (part.is_rest) continue;
+    const PackLayout& p = part.layout;
+    const auto values = static_cast<std::size_t>(p.a * p.b * p.c * p.d) * size_of(p.dtype);
+    order.bytes = std::max(order.bytes, part.offset + static_cast<std::size_t>(p.all_units()) * 16);
+    if (part.count > 1)
+      order.bytes = std::max(order.bytes, part.merged_offset + (merges_in_parts(p.dtype) ? 2 : 1) * values);
   }
   return order;
 }

@@ -14,7 +14,7 @@
 #include "cuda/chain/fused/tiles.cuh"
 #include "cuda/host/product.hpp"
 #include "cuda/host/runtime.hpp"
-#include "cuda/packing/layout.hpp"
+#include "cuda/packing/packing.hpp"
 #include "kronsparse/plan.hpp"
 
 namespace kronsparse::cuda::fused {
@@ -26,6 +26,8 @@ struct Link {
   std::size_t factors;
   Pattern pattern;  ///< of their product
   Product product;  ///< its sizes, as the problem's operation has them; strides do not count
+  /// Weights that are multiplied with each x: 2 where they are rounded products and what rounding left.
+  int repeats = 1;
 };
 
 struct Config {
@@ -41,7 +43,7 @@ struct Config {
 };
 
 /// The products in the order in which they are computed, by the cheapest way to multiply neighbours together.
-/// Empty where every way leaves too many, or sums that are too short.
+/// Empty if more than most_steps products remain, or if a sum in f32 has fewer than 16 terms.
 [[nodiscard]] std::vector<Link> links_of(const Problem& problem);
 /// Every config that the GPU can hold, in no order.
 [[nodiscard]] std::vector<Config> all_configs(const Problem& problem, std::span<const Link> links,
@@ -57,13 +59,13 @@ struct Config {
 using CostTerms = std::array<double, 17>;
 [[nodiscard]] CostTerms cost_terms(const Problem& problem, const Config& config, const GpuFacts& gpu);
 
-/// The arguments of a launch. `weights` are packed in the order of pack_layouts().
+/// The arguments of a launch. `weights` are packed as chain_parts() says.
 [[nodiscard]] Arguments arguments_of(const Problem& problem, const Config& config, const Operands& operands,
                                      const void* weights);
 
-/// The order of the weights of each link, one after the other, and of all of them. Products of several
-/// factors follow them.
-[[nodiscard]] std::vector<PackLayout> pack_layouts(const Problem& problem, std::span<const Link> links);
+/// The parts of the packed values: the weights of each link, one after the other, then products of several
+/// factors as given.
+[[nodiscard]] std::vector<ChainPart> chain_parts(const Problem& problem, std::span<const Link> links);
 [[nodiscard]] PackedOrder packed_order(const Problem& problem, std::span<const Link> links);
 
 /// An executor by this config, for programs that measure configs.

@@ -95,8 +95,8 @@ inline constexpr Entry no_entry = 0xffffffffu;
 struct alignas(16) Item {
   std::uint32_t weights;  ///< the first fragment, in units of 16 bytes
   std::uint32_t line;     ///< of the first term
-  std::uint32_t
-      outputs;  ///< place of the entries of its outputs; the tiles that exist in the highest eight bits
+  /// The place of the entries of its outputs, and in the highest eight bits how many outputs exist.
+  std::uint32_t outputs;
   std::uint32_t feature;  ///< of its first output
 };
 
@@ -108,7 +108,8 @@ struct Step {
   int i_count = 1;         ///< the i of one rank
   int ranks_j = 1;         ///< ranks that differ in their j alone
   int terms = 1;           ///< lines of one (i, j)
-  int k_steps = 1;         ///< steps of a tensor core's terms
+  int repeats = 1;         ///< fragments of weights that are multiplied with the same x, and added up
+  int k_steps = 1;         ///< steps of a tensor core's terms, repeats included
   int tiles = 1;           ///< tiles of 16 outputs of one (i, j)
   int m_groups = 1;        ///< items of one (i, j)
   int m_tiles = 1;         ///< tiles in an item; the last item may have fewer
