@@ -233,7 +233,9 @@ auto RankOneDistances::by_power(Lanes trace) -> Lanes {
   for (std::int64_t lane = 0; lane < width; ++lane) {
     const double gap = (2 * quotient[lane]) - trace[lane];
     const double r = std::sqrt(residual[lane]) + (rounding_ * trace[lane]);
-    distance[lane] = gap > 0 ? std::max(0.0, (distance[lane] * (1 - rounding_)) - (r * r / gap)) : 0;
+    // The rest is a difference of numbers of the block's size, whose rounding errors it keeps.
+    const double root = std::max(0.0, std::sqrt(distance[lane]) - (rounding_ * std::sqrt(trace[lane])));
+    distance[lane] = gap > 0 ? std::max(0.0, (root * root * (1 - rounding_)) - (r * r / gap)) : 0;
   }
   return distance;
 }
