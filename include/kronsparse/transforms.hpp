@@ -113,7 +113,7 @@ namespace detail {
 
 using Order = std::vector<std::int64_t>;
 
-/// What is left of n without the primes 2, 3, 5 and 7.
+/// The rest of n without the primes 2, 3, 5 and 7.
 [[nodiscard]] inline std::int64_t other_primes(std::int64_t n) {
   for (const std::int64_t prime : {2, 3, 5, 7})
     while (n % prime == 0) n /= prime;

@@ -1,4 +1,4 @@
-// Where a thread is: inside of a run, or where there is time.
+// Whether a thread is inside of a run, or has time.
 #pragma once
 
 namespace kronsparse {

@@ -30,7 +30,7 @@ from kronsparse.bench.c_api import KronsparseError, Library, Plan, find_library
 from kronsparse.bench.ceilings import Ceilings, tf32_allowed
 from kronsparse.bench.chains_section import summary
 from kronsparse.bench.contest import first_line
-from kronsparse.bench.devices import CpuDevice, Device, Rotation, begin_results, open_device
+from kronsparse.bench.devices import CpuDevice, Device, Rotation, begin_results, bound_call, open_device
 from kronsparse.bench.options import DEVICE_HELP, add_library, add_output, clock, count, duration, words
 from kronsparse.bench.problems import DTYPES, ITEM_BYTES
 from kronsparse.bench.results import OURS, Results, Row
@@ -253,7 +253,7 @@ class Table:
 
     device: Device
     ceilings: Ceilings
-    library: Library
+    native: Library
     implementation: str | None = None
 
 
@@ -292,21 +292,12 @@ class ChainContest:
         device = self.table.device
         device.synchronize()  # the factors must be there: a plan reads them on a stream of its own
         text, addresses = self.problem.text_of(chain), [device.address(one) for one in factors]
-        made = self.table.library.plan(text, addresses, self.table.implementation, device.name)
+        made = self.table.native.plan(text, addresses, self.table.implementation, device.name)
         return self.plans.enter_context(made)
 
     def run(self, plan: Plan, x: Tensor, y: Tensor) -> Call:
-        """A call of a plan on the stream of the moment: that of a graph's capture is another."""
-        device, runs = self.table.device, {}
-
-        def call() -> Tensor:
-            stream = device.stream()
-            if stream not in runs:
-                runs[stream] = plan.bind(device.address(x), device.address(y), stream)
-            runs[stream]()
-            return y
-
-        return call
+        """A call of a plan on the stream of the moment."""
+        return bound_call(self.table.device, plan, x, y)
 
     def unfused(self, plans: Sequence[Plan], x: Tensor, y: Tensor) -> Call:
         """The plans of single factors, left factor first, one after the other."""
@@ -407,7 +398,7 @@ def hold(table: Table, problem: ChainProblem) -> Row:
     contest = ChainContest(table, problem)
     with contest.plans, tf32_allowed(False), torch.no_grad():
         try:
-            row["predicted_s"] = table.library.predict(problem.text, table.implementation, table.device.name)
+            row["predicted_s"] = table.native.predict(problem.text, table.implementation, table.device.name)
             timings = (_small if case.group == "small" else _large)(contest, row)
         except KronsparseError as error:
             return row | {"status": "unavailable", "reason": first_line(error)}

@@ -18,7 +18,7 @@ from kronsparse.bench.answers import Checker, Errors, is_right, is_sound
 from kronsparse.bench.arena import Arena, draw_values
 from kronsparse.bench.c_api import KronsparseError, Library, Plan
 from kronsparse.bench.ceilings import Ceilings, Probe, tf32_allowed
-from kronsparse.bench.devices import CpuDevice, Device, Rotation
+from kronsparse.bench.devices import CpuDevice, Device, Rotation, bound_call
 from kronsparse.bench.problems import DTYPES, Problem
 from kronsparse.bench.results import OURS, Row
 from kronsparse.bench.spellings import Product, Spelling, spellings_for
@@ -198,21 +198,11 @@ class Contest:
             contender.implementation = plan.implementation
             contender.predicted_s = table.c_api.predict(text, table.implementation, table.device.name)
             _, right = judged_beside_torch(self.problem, mode, table.device, self.checker)
-            self._admit(contender, [self._bound(plan, x, y) for x, y in self.operands], right)
+            self._admit(
+                contender, [bound_call(self.table.device, plan, x, y) for x, y in self.operands], right
+            )
         except KronsparseError as error:
             contender.drop("unavailable", first_line(error))
-
-    def _bound(self, plan: Plan, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
-        device, runs = self.table.device, {}  # by stream: that of a graph's capture is another
-
-        def call() -> Tensor:
-            stream = device.stream()
-            if stream not in runs:
-                runs[stream] = plan.bind(device.address(x), device.address(y), stream)
-            runs[stream]()
-            return y
-
-        return call
 
     def _enter_torch(self, spelling: Spelling) -> None:
         contender = Contender(spelling.family, spelling.name)
@@ -279,7 +269,7 @@ class Contest:
         values = draw_values(problem, table.device)
         made = make_plan(table.c_api, table.device, problem.text("fp32"), values, None)
         plan = self._plans.enter_context(made)
-        call = Rotation([self._bound(plan, x, y) for x, y in table.arena.operands(problem)])
+        call = Rotation([bound_call(self.table.device, plan, x, y) for x, y in table.arena.operands(problem)])
         call()
         return ratio_by_turns(ours, call, F32_ROUNDS, table.device.seconds_of)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from kronsparse import __version__
-from kronsparse.bench.c_api import Library
+from kronsparse.bench.c_api import Library, Plan
 from kronsparse.bench.machine import commit, describe_machine
 from kronsparse.bench.results import Results, default_path
 from kronsparse.bench.timing import Effort, seconds_of
@@ -283,3 +283,17 @@ def begin_results(suite: str, device: Device, output: Path | None, packages: Seq
     where = {"machine": hardware, "threads": threads}
     results.add("run", suite=suite, **where, versions=versions, commit=commit())
     return results
+
+
+def bound_call(device: Device, plan: Plan, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
+    """A call of a plan on the stream of the moment: that of a graph's capture is another."""
+    runs: dict[int, Callable[[], None]] = {}
+
+    def call() -> Tensor:
+        stream = device.stream()
+        if stream not in runs:
+            runs[stream] = plan.bind(device.address(x), device.address(y), stream)
+        runs[stream]()
+        return y
+
+    return call

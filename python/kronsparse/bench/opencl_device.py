@@ -28,7 +28,7 @@ class OpenclDevice(CpuDevice):
             raise ValueError(f"--device {name}: {why}")
         self.name = name
         self.torch = torch.device("cpu")
-        self.library = library
+        self.native = library
         self.description = dict(_native.devices())[name]
         self.memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self._copies: dict[tuple[int, int], int] = {}
@@ -45,18 +45,18 @@ class OpenclDevice(CpuDevice):
         """The address of a copy in the device's memory, made now."""
         key = (int(tensor.data_ptr()), tensor.nbytes)
         if key not in self._copies:
-            self._copies[key] = self.library.allocate(self.name, tensor.nbytes)
-        self.library.copy_from_host(self.name, self._copies[key], *key)
+            self._copies[key] = self.native.allocate(self.name, tensor.nbytes)
+        self.native.copy_from_host(self.name, self._copies[key], *key)
         return self._copies[key]
 
     def fetch(self, tensor: Tensor) -> Tensor:
         """Copies the device's copy back into the tensor."""
         key = (int(tensor.data_ptr()), tensor.nbytes)
-        self.library.copy_to_host(self.name, key[0], self._copies[key], key[1])
+        self.native.copy_to_host(self.name, key[0], self._copies[key], key[1])
         return tensor
 
     def synchronize(self) -> None:
-        self.library.synchronise(self.name)
+        self.native.synchronise(self.name)
 
     def seconds_of(self, call: Callable[[], object], calls: int = 1) -> float:
         self.synchronize()
@@ -68,7 +68,7 @@ class OpenclDevice(CpuDevice):
 
     def tidy(self) -> None:
         for data in self._copies.values():
-            self.library.free(self.name, data)
+            self.native.free(self.name, data)
         self._copies.clear()
 
     def describe(self) -> dict[str, object]:

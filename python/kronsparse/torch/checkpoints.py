@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from kronsparse.chains import Chain
-from kronsparse.torch.conversion import Progress, _is_head, _predicted, convert
+from kronsparse.torch.conversion import Progress, _is_head, _predicted, convert, set_chain
 from kronsparse.torch.conversion_report import ConversionReport, LayerReport
 from kronsparse.torch.dense_layers import fit
 from kronsparse.torch.files import FORMAT, FORMAT_VERSION, ORDER
 from kronsparse.torch.linear import KSLinear
-from kronsparse.torch.rules import Candidate, Rule, Rules, as_rules, chain_for, check_all_match, choose
+from kronsparse.torch.rules import Candidate, Rule, Rules, as_rules, check_all_match, choose
 
 _DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 _EMBEDDINGS = ("wte", "wpe", "shared")
@@ -219,19 +219,8 @@ def _line_of(
         line.reason = "an embedding or a head: they stay dense unless named exactly"
     else:
         like = torch.empty(0, dtype=_DTYPES[dtype], device=torch.device(device))
-        try:
-            line.chain = chain_for(
-                rule.chain, layer.rows, layer.cols, lambda chain: _predicted(chain, like, batch, False)
-            )
-        except ValueError as error:
-            if rule.name is not None:
-                raise ValueError(f"rules: {rule} does not fit {layer.name!r}: {error}") from None
-            line.reason = f"does not fit: {error}"
+        if not set_chain(line, rule, lambda chain: _predicted(chain, like, batch, False)):
             return line, None
-        if line.chain.nnz >= whole:
-            line.chain, line.reason = None, f"{rule} would have as many parameters"
-            return line, None
-        line.parameters, line.reason = line.chain.nnz, str(rule)
         line.predicted_s = _predicted(line.chain, like, batch, False)
         line.dense_predicted_s = _predicted(None, like, batch, False, (layer.rows, layer.cols))
         return line, rule

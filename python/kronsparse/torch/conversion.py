@@ -280,6 +280,23 @@ def _why_dense(model: nn.Module, names: Sequence[str], module: nn.Module, owners
     return ""
 
 
+def set_chain(line: LayerReport, rule: Rule, predict: Callable[[Chain], float]) -> bool:
+    """Takes the rule's chain for a layer into its line; false, with the reason there, if it stays dense."""
+    assert rule.chain is not None
+    try:
+        chain = chain_for(rule.chain, line.rows, line.cols, predict)
+    except ValueError as error:
+        if rule.name is not None:
+            raise ValueError(f"rules: {rule} does not fit {line.name!r}: {error}") from None
+        line.reason = f"does not fit: {error}"
+        return False
+    if chain.nnz >= line.rows * line.cols:
+        line.reason = f"{rule} would have as many parameters"
+        return False
+    line.chain, line.parameters, line.reason = chain, chain.nnz, str(rule)
+    return True
+
+
 def _plan(place: _Place, rule: Rule | None, batch: int) -> tuple[LayerReport, Rule | None]:
     """A line of the report, and the rule where the layer is to be converted."""
     layer = place.candidate
@@ -299,18 +316,9 @@ def _plan(place: _Place, rule: Rule | None, batch: int) -> tuple[LayerReport, Ru
     def predict(chain: Chain) -> float:
         return _predicted(chain, weight, batch, has_bias)
 
-    try:
-        line.chain = chain_for(rule.chain, layer.rows, layer.cols, predict)
-    except ValueError as error:
-        if rule.name is not None:
-            raise ValueError(f"rules: {rule} does not fit {layer.name!r}: {error}") from None
-        line.reason = f"does not fit: {error}"
+    if not set_chain(line, rule, predict):
         return line, None
-    if line.chain.nnz >= whole:
-        line.chain, line.reason = None, f"{rule} would have as many parameters"
-        return line, None
-    line.parameters = line.chain.nnz
-    line.reason = str(rule)
+    assert line.chain is not None
     line.predicted_s = predict(line.chain)
     line.dense_predicted_s = _predicted(None, weight, batch, has_bias, (layer.rows, layer.cols))
     return line, rule
