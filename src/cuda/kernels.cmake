@@ -4,7 +4,7 @@
 kronsparse_kernel(large_batch/gemm SOURCES search.cu INSTANCES f16 bf16)
 kronsparse_kernel(large_batch/wgmma SOURCES search.cu weights.cu INSTANCES f16 bf16 tf32 tf32x3)
 kronsparse_kernel(large_batch/staged SOURCES search.cu sort_by_j.cu)
-kronsparse_kernel(large_batch/mma SOURCES search.cu)
+kronsparse_kernel(large_batch/mma SOURCES search.cu INSTANCES f16 bf16 tf32 tf32x3)
 kronsparse_kernel(large_batch/simt)
 kronsparse_kernel(small_batch/direct SOURCES search.cu INSTANCES f16 bf16)
 kronsparse_kernel(small_batch/resident SOURCES search.cu INSTANCES f16 bf16)

@@ -152,7 +152,22 @@ ChainOutcome<Near<WideOf<T>>> bound_chain(const kronsparse::Problem& problem,
     }
     return y;
   };
-  return walk(problem, Near<Wide>{data.x, {}}, Near<Wide>{data.g, {}}, step);
+  ChainOutcome<Near<Wide>> outcome = walk(problem, Near<Wide>{data.x, {}}, Near<Wide>{data.g, {}}, step);
+  if constexpr (!complex_element<T>) {
+    // Factors may be multiplied together first. Their product is rounded to T, to half the smallest number if
+    // it is so small; the sum of |x| over it is that of a chain of ones.
+    if (problem.chain.size() > 1 && problem.operation != kronsparse::Operation::gradient) {
+      ChainData<double> ones{{}, magnitudes_of(data.x), {}, {}};
+      for (const std::vector<Wide>& factor : data.values) ones.values.emplace_back(factor.size(), 1.0);
+      kronsparse::Problem plain = problem;
+      plain.bias = false;
+      const std::vector<double> sums = evaluate_chain(plain, ones).y;
+      const double half_smallest = std::ldexp(0.5, traits<T>.subnormal_exponent);
+      for (std::size_t at = 0; at < sums.size(); ++at)
+        outcome.y.errors[at] += 1.13 * half_smallest * sums[at];
+    }
+  }
+  return outcome;
 }
 
 /// Operands of the chain's sizes: value(factor) makes one of a factor's values.

@@ -50,16 +50,28 @@ template <class T>
 T __shfl_sync(unsigned /*lanes*/, T value, int /*from*/) {
   return value;
 }
-/// The value of the lane whose number differs in the bits of `by`.
-inline std::uint32_t __shfl_xor_sync(unsigned /*lanes*/, std::uint32_t value, int by) {
+/// The value of the lane that `source` names for each lane.
+template <class Source>
+std::uint32_t value_of_lane(std::uint32_t value, const Source& source) {
   auto& block = kronsparse::emulation::Block::current();
   const int first = block.thread().index / 32 * 32;
   block.thread().lane_registers[0] = value;
-  block.meet(block.warp_meeting(), 32, [&block, first, by] {
+  block.meet(block.warp_meeting(), 32, [&block, first, source] {
     for (int lane = 0; lane < 32; ++lane)
-      block.thread(first + lane).lane_registers[1] = block.thread(first + (lane ^ by)).lane_registers[0];
+      block.thread(first + lane).lane_registers[1] = block.thread(first + source(lane)).lane_registers[0];
   });
   return block.thread().lane_registers[1];
+}
+/// The value of the lane whose number differs in the bits of `by`.
+inline std::uint32_t __shfl_xor_sync(unsigned /*lanes*/, std::uint32_t value, int by) {
+  return value_of_lane(value, [by](int lane) { return lane ^ by; });
+}
+/// The value of the lane `by` before, or after; the own one at the end of the warp.
+inline std::uint32_t __shfl_up_sync(unsigned /*lanes*/, std::uint32_t value, int by) {
+  return value_of_lane(value, [by](int lane) { return lane >= by ? lane - by : lane; });
+}
+inline std::uint32_t __shfl_down_sync(unsigned /*lanes*/, std::uint32_t value, int by) {
+  return value_of_lane(value, [by](int lane) { return lane + by < 32 ? lane + by : lane; });
 }
 inline int __clz(int value) { return std::countl_zero(static_cast<unsigned>(value)); }
 

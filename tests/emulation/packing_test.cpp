@@ -286,7 +286,7 @@ TEST(Packing, OrdersOfTensorCores) {
   Seen seen;
   for (const char* words : {"f16 batch_first", "f16 batch_last", "f32 batch_first", "f32 batch_last"})
     for_each_problem(words, [&](const Problem& problem) {
-      expect_order_packed(problem, mma_config(problem, h200()).order, seen);
+      expect_order_packed(problem, mma::order_of(problem), seen);
       if (problem.dtype != DType::f16) return;
       expect_order_packed(problem, wgmma_config(problem, h200()).order, seen);
       expect_order_packed(problem, gemm_config(problem, h200()).order, seen);

@@ -33,7 +33,7 @@ Weights make_weights(const cuda::Product& p, const PackedOrder& order, DType dty
           const float value = numbers.next(range);
           weights.plain.push_back(value);
           const std::int64_t to = order.place(i, k, l, j);
-          if (dtype != DType::f32) {
+          if (dtype != DType::f32 || order.to_rest == 0) {
             weights.packed.set(to, value);
             continue;
           }

@@ -52,7 +52,8 @@ struct PackedOrder {
 };
 
 /// Runs the launch that `launch_of(operands, packed weights)` returns. An EmulationError says which result
-/// differs, or what the kernel did that a GPU would not allow. `split`: floats are two TF32 numbers.
+/// differs, or what the kernel did that a GPU would not allow. `split`: floats are multiplied as two TF32
+/// numbers each.
 void run_product(const ProductCase& one, const PackedOrder& order, bool split,
                  const std::function<Launch(const Operands&, const void*)>& launch_of);
 

@@ -30,18 +30,7 @@ void expect_places_of_their_own(const Order& order) {
 
 TEST(CudaWeights, EveryWeightHasItsOwnPlaceForMma) {
   for (const bool wide : {false, true})
-    for (const RowOrder rows : {RowOrder::split, RowOrder::paired})
-      expect_places_of_their_own(WeightOrder{.a = 2,
-                                             .b = 70,
-                                             .c = 35,
-                                             .d = 5,
-                                             .j_groups = 3,
-                                             .k_tiles = 2,
-                                             .chunks = 3,
-                                             .j_count = 2,
-                                             .tile_k = 48,
-                                             .wide = wide,
-                                             .rows = rows});
+    expect_places_of_their_own(FragmentOrder{.a = 2, .b = 70, .c = 35, .d = 5, .wide = wide});
 }
 
 TEST(CudaWeights, FloatsAreSplitWithoutLoss) {
@@ -96,31 +85,20 @@ TEST(CudaWeights, EveryWeightHasItsOwnPlaceForWgmma) {
 }
 
 // Lane 4g + t holds outputs g and g + 8 of terms 4t to 4t + 3, eight halves in a row.
-TEST(CudaWeights, MmaFragmentsAreContiguousInALane) {
-  const WeightOrder order{.a = 1,
-                          .b = 16,
-                          .c = 16,
-                          .d = 1,
-                          .j_groups = 1,
-                          .k_tiles = 1,
-                          .chunks = 1,
-                          .j_count = 1,
-                          .tile_k = 16,
-                          .wide = false,
-                          .rows = RowOrder::split};
+TEST(CudaWeights, MmaFragmentsHoldTheirLanesOutputsAndTerms) {
+  const FragmentOrder halves{.a = 1, .b = 16, .c = 16, .d = 1, .wide = false};
+  const FragmentOrder floats{.a = 1, .b = 16, .c = 8, .d = 1, .wide = true};
   for (int g = 0; g < 8; ++g)
-    for (int t = 0; t < 4; ++t) {
-      const int lane = 4 * g + t;
-      // a0, a1, a2, a3 of the instruction: (g; 4t, 4t+1), (g+8; same), (g; 4t+2, 4t+3), (g+8; same).
-      EXPECT_EQ(order.place(0, g, 4 * t, 0), lane * 8);
-      EXPECT_EQ(order.place(0, g, 4 * t + 1, 0), lane * 8 + 1);
-      EXPECT_EQ(order.place(0, g + 8, 4 * t, 0), lane * 8 + 2);
-      EXPECT_EQ(order.place(0, g, 4 * t + 2, 0), lane * 8 + 4);
-      EXPECT_EQ(order.place(0, g + 8, 4 * t + 3, 0), lane * 8 + 7);
-    }
+    for (int t = 0; t < 4; ++t)
+      for (int upper = 0; upper < 2; ++upper)
+        for (int half = 0; half < 2; ++half) {
+          const int lane = 4 * g + t, word = 2 * half + upper;
+          for (int odd = 0; odd < 2; ++odd)
+            EXPECT_EQ(halves.place(0, g + 8 * upper, 2 * t + odd + 8 * half, 0), lane * 8 + word * 2 + odd);
+          EXPECT_EQ(floats.place(0, g + 8 * upper, t + 4 * half, 0), lane * 4 + word);
+        }
 }
 
-// Blocks of 8 outputs by 16 bytes: terms 4t, 4t+1 in the first, 4t+2, 4t+3 in the second.
 TEST(CudaWeights, WgmmaBlocksHoldEightOutputs) {
   const WgmmaOrder order{.a = 1,
                          .b = 32,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/chain/fused/block.cuh"
+#include "cuda/device/sums.cuh"
 #include "cuda/large_batch/wgmma/weights.cuh"
 
 namespace kronsparse::cuda::fused {
@@ -68,9 +69,6 @@ class WeightReader {
   const uint4* at_ = nullptr;
   int offset_[tiles];
 };
-
-template <class Traits, int tiles>
-using Sums = float[tiles][Traits::n_tiles][4];  // (16 outputs, 8 samples, 4 sums)
 
 /// Adds the products of one step of terms. `b` are the fragments of 16 samples: two of 8.
 template <class Traits, int tiles>
@@ -244,43 +242,6 @@ __device__ inline void store_sums(const float (&sums)[Traits::n_tiles][4], int u
   }
 }
 
-/// Adds the bias. `feature` is that of the item's first output; the next one is `d` further.
-template <class Traits, int tiles>
-__device__ inline void add_bias(Sums<Traits, tiles>& sums, const void* bias, std::int64_t feature, int d,
-                                int outputs, int g) {
-#pragma unroll
-  for (int m = 0; m < tiles; ++m)
-#pragma unroll
-    for (int upper = 0; upper < 2; ++upper) {
-      const int output = m * 16 + upper * 8 + g;
-      const float value =
-          output < outputs ? mma::load_element<Traits>(bias, feature + std::int64_t{output} * d) : 0.0f;
-#pragma unroll
-      for (int n = 0; n < Traits::n_tiles; ++n) {
-        sums[m][n][2 * upper] += value;
-        sums[m][n][2 * upper + 1] += value;
-      }
-    }
-}
-
-/// Applies the activation. Its code is long: sums take turns in the registers of one copy of it.
-template <class Traits, int tiles>
-__device__ inline void activate_sums(Sums<Traits, tiles>& sums, Activation activation) {
-  constexpr int at_once = 8, count = tiles * Traits::n_tiles * 4;
-  float* const all = &sums[0][0][0];
-#pragma unroll 1
-  for (int turn = 0; turn < count; turn += at_once) {
-    float now[at_once];
-#pragma unroll
-    for (int e = 0; e < at_once; ++e) now[e] = all[e];
-#pragma unroll
-    for (int e = 0; e + at_once < count; ++e) all[e] = all[e + at_once];
-    activate_all(now, activation);
-#pragma unroll
-    for (int e = 0; e < at_once; ++e) all[count - at_once + e] = now[e];
-  }
-}
-
 /// Computes a step of the chain for a tile, or a part of the last one. Threads meet after the first weights
 /// are asked for and before x is read.
 template <class Traits, template <class> class Reader, int tiles>
@@ -318,9 +279,11 @@ __device__ __forceinline__ void multiply_items(const Arguments& p, int number_of
 #pragma unroll
       for (int n = 0; n < Traits::n_tiles; n += 2) multiply<Traits, tiles>(sums, now, n, x.load(n));
     }
-    // Lane 4g + t holds outputs g and g + 8 of a tile, for samples 2t and 2t + 1.
     if (is_last && p.bias != nullptr)
-      add_bias<Traits, tiles>(sums, p.bias, item.w, d, static_cast<int>(item.z >> 24), at.g);
+#pragma unroll
+      for (int m = 0; m < tiles; ++m)
+        add_bias<Traits>(sums[m], p.bias, item.w + std::int64_t{m} * 16 * d, d,
+                         static_cast<int>(item.z >> 24) - m * 16, at.g);
     if (is_last && p.activation != Activation::none) activate_sums<Traits, tiles>(sums, p.activation);
     const std::uint32_t entries = shared + address_of(item.z) + at.g * 4;
 #pragma unroll

@@ -105,6 +105,17 @@ class Maker {
     return {};
   }
 
+  void set_shifts(Config& config) const {
+    Arguments& all = config.arguments;
+    const int samples = config.shape.samples;
+    const int last = all.steps;
+    for (int s = 1; s < last; ++s) set_shift(all, s, all.step[s - 1].d, samples);
+    // x comes as neighbouring features.
+    if (all.samples_first && !all.x_rows) set_shift(all, 0, 1, samples);
+    set_shift(all, last, all.step[last - 1].d, samples);
+    for (int s = 0; s < last; ++s) all.step[s].in_shift = all.space[s].shift;
+  }
+
  private:
   /// Gives every rank its (i, j).
   [[nodiscard]] bool divide(Arguments& all) const {
@@ -234,12 +245,7 @@ class Maker {
       step.items = take(step.blocks * step.m_groups * static_cast<int>(sizeof(Item)), 16);
       step.table = take(step.blocks * step.m_groups * step.m_tiles * 16 * 4, 16);
       step.in = all.space[s].place;
-      if (s > 0) set_shift(all, s, all.step[s - 1].d, samples);
     }
-    // x comes as neighbouring features.
-    if (is_staged) set_shift(all, 0, 1, samples);
-    set_shift(all, last, all.step[last - 1].d, samples);
-    for (int s = 0; s < last; ++s) all.step[s].in_shift = all.space[s].shift;
     all.waits_at_end = all.ranks > 1 && all.parts == 1 && (last % 2 == 1 || is_staged);
     config.shared_bytes = up_to_multiple(at, 128);
   }
@@ -260,7 +266,7 @@ class Maker {
 };
 
 /// Microseconds for each of the cost_terms(), fitted to the times of all configs of 48 chains on an H200
-/// (tools/sweeps/fit_fused.py, results/h200-fused-configs.csv).
+/// (tools/sweeps/fit.py, results/h200-fused-configs.csv).
 constexpr CostTerms term_microseconds = {0.9356,  0.003102, 0.01755, 0.06238, 0.09813, 0.07022,
                                          0.01281, 0.2564,   0.3515,  0.06878, 0.1456,  0.3323,
                                          0.2527,  1.124,    0.8043,  1.152,   0.6431};
@@ -398,8 +404,10 @@ std::vector<Link> links_of(const Problem& problem) {
   return links;
 }
 
-std::vector<Config> all_configs(const Problem& problem, std::span<const Link> links, const GpuFacts& gpu) {
-  const Maker maker(problem, links, gpu);
+namespace {
+
+/// All of them, but for the swizzles: these take most of the time, and no prediction depends on them.
+std::vector<Config> without_shifts(const Problem& problem, const Maker& maker, const GpuFacts& gpu) {
   std::vector<Config> all;
   const std::span<const Shape> shapes = shapes_of(problem);
   for (std::size_t index = 0; index < shapes.size(); ++index)
@@ -417,10 +425,22 @@ std::vector<Config> all_configs(const Problem& problem, std::span<const Link> li
   return all;
 }
 
+}  // namespace
+
+std::vector<Config> all_configs(const Problem& problem, std::span<const Link> links, const GpuFacts& gpu) {
+  const Maker maker(problem, links, gpu);
+  std::vector<Config> all = without_shifts(problem, maker, gpu);
+  for (Config& config : all) maker.set_shifts(config);
+  return all;
+}
+
 std::optional<Config> best_config(const Problem& problem, std::span<const Link> links, const GpuFacts& gpu) {
-  const std::vector<Config> all = all_configs(problem, links, gpu);
+  const Maker maker(problem, links, gpu);
+  std::vector<Config> all = without_shifts(problem, maker, gpu);
   const auto best = std::ranges::min_element(all, {}, &Config::seconds);
-  return best == all.end() ? std::nullopt : std::optional(*best);
+  if (best == all.end()) return std::nullopt;
+  maker.set_shifts(*best);
+  return *best;
 }
 
 Arguments arguments_of(const Problem& problem, const Config& config, const Operands& operands,

@@ -1,288 +1,266 @@
-// The path of x to the kernel `mma` (kernel.cuh): asynchronous copies bring tiles straight from x, in place,
-// into shared memory.
+// The way of x into lines in the kernel `mma`.
 //
-// Tensor cores multiply one (i, j) at a time: W (outputs x terms) by X (terms x samples). x lies in shared
-// memory in a form that makes this possible:
-//   planes   batch_first, d > 1. Copies of 4 bytes ("words": a float, or two
-//            neighbouring j of a half type) scatter neighbours in memory, over l
-//            and j, into one plane for each word of j: (samples, 16 terms). The two
-//            j of a half type's word are separated when fragments are made.
-//   rows     batch_first, d = 1, half types: (samples, 16 terms).
-//   columns  batch_last: (terms, samples).
-// Blocks are persistent: the copies of the next tile run during the epilogue of this one. Weights that fit
-// stay in shared memory; others are streamed beside x.
+// A thread takes units: 16 bytes of a line, which are neighbouring samples of one feature. In batch_last they
+// are neighbours in memory as well. In batch_first they lie a row apart; the lanes of a warp then take
+// neighbouring features, so that each load of the warp reads neighbours, and no address has to be aligned.
 #pragma once
 
-#include <cstdint>
+#include <type_traits>
 
-#include "cuda/device/tensor_core.cuh"
-#include "cuda/large_batch/mma/weights.cuh"
-#include "kronsparse/problem.hpp"
+#include "cuda/large_batch/mma/block.cuh"
 
-namespace kronsparse::cuda {
+namespace kronsparse::cuda::mma {
 
-constexpr int kStages = 4;
-constexpr int kMaxThreads = 256;
+/// Neighbouring elements of this many bytes, as memory has them.
+template <int bytes>
+using Word = std::conditional_t<
+    bytes == 2, std::uint16_t,
+    std::conditional_t<bytes == 4, std::uint32_t, std::conditional_t<bytes == 8, uint2, uint4>>>;
 
-/// The work of one warp, and every constant that follows from it.
-template <Arithmetic A, XForm F, int WarpK>
-struct MmaTraits {
-  static constexpr Arithmetic arithmetic = A;
-  static constexpr XForm form = F;
-  static constexpr bool half = A == Arithmetic::f16 || A == Arithmetic::bf16;
-  static constexpr int element_bytes = half ? 2 : 4;
-  static constexpr int warp_k = WarpK;                                 ///< outputs
-  static constexpr int warp_n = half && F != XForm::planes ? 64 : 32;  ///< samples
-  static constexpr int products = half && F == XForm::planes ? 2 : 1;  ///< neighbouring j
-  static constexpr int k_tiles = warp_k / 16;
-  static constexpr int n_tiles = warp_n / 8;
-  static constexpr bool compensated = A == Arithmetic::tf32x3;
-  /// Bytes of 16 terms in shared memory: of one sample, or (columns) of one term's sample.
-  static constexpr int row_bytes = F == XForm::planes ? 64 : 32;
+/// `width` neighbouring features of a unit's samples.
+template <class Traits, int width>
+using Samples = Word<Traits::element * width>[Traits::unit_elements];
 
-  static_assert(WarpK % 16 == 0);
-  static_assert(F != XForm::rows || half, "a float with d = 1 is a plane of its own");
-  static_assert(products * k_tiles * n_tiles * 4 * (compensated ? 2 : 1) <= 128, "accumulators in registers");
-};
-
-/// The arguments of a launch. Offsets and sizes are in bytes of x and y if the name says so, else in
-/// elements.
-struct MmaArguments {
-  const std::byte* x;
-  std::byte* y;
-  const void* bias;
-  const std::byte* weights;
-  std::int64_t batch, b, c, d;
-  std::int64_t x_sample, x_feature, y_sample, y_feature;
-  WeightOrder order;
-  std::int64_t n_tiles;       ///< tiles of samples
-  std::int64_t tiles;         ///< groups times tiles of samples
-  std::int64_t x_row_step;    ///< bytes to the next sample, or (columns) to the next term
-  std::int64_t x_chunk_step;  ///< bytes over 16 terms
-  int words;                  ///< words of j in a block (planes), else 1
-  int warps_k, warps_n;       ///< warps along the outputs and the samples, per word
-  int tile_n;                 ///< samples of a block
-  int chunks;                 ///< chunks of 16 terms
-  int sub_chunks;             ///< chunks in a stage
-  int planes_passes;          ///< copies of 4 bytes that a thread makes for a chunk
-  int unit_passes;            ///< the same for copies of 16 bytes
-  int plane_bytes;            ///< bytes of x for 16 terms
-  int x_chunk_bytes;          ///< all planes of 16 terms
-  int x_stage_bytes;
-  int w_chunk_bytes;
-  int w_stage_bytes;    ///< 0: the weights of a group stay in shared memory
-  int w_region_offset;  ///< in shared memory
-  int out_offset;
-  int out_pitch;  ///< words between rows of results
-  int out_bytes;
-  int x_copy;   ///< bytes of a copy of x: 16, 4, or 2 for addresses that allow no other
-  int y_store;  ///< bytes of a store of y: 16 (columns), 4 or 2
-  Activation activation;
-};
-
-namespace mma {
-
-/// The tile with this index. Indices are below 2^31, and divisions of 64 bits would take noticeable time.
-__device__ inline Tile tile_at(const MmaArguments& p, std::uint32_t index) {
-  const auto groups = static_cast<std::uint32_t>(p.order.groups());
-  const auto n_tiles = static_cast<std::uint32_t>(p.n_tiles);
-  const auto k_tiles = static_cast<std::uint32_t>(p.order.k_tiles);
-  const auto j_groups = static_cast<std::uint32_t>(p.order.j_groups);
-  const bool resident = p.w_stage_bytes == 0;
-  // Blocks that run together share samples if weights are streamed, and weights if these are resident.
-  const std::uint32_t quotient = index / (resident ? n_tiles : groups);
-  const std::uint32_t remainder = index - quotient * (resident ? n_tiles : groups);
-  Tile tile{};
-  tile.group = resident ? quotient : remainder;
-  tile.n0 = static_cast<std::int64_t>(resident ? remainder : quotient) * p.tile_n;
-  const std::uint32_t ij = tile.group / k_tiles;
-  tile.k0 = (tile.group - ij * k_tiles) * static_cast<std::uint32_t>(p.order.tile_k);
-  tile.i = ij / j_groups;
-  tile.j0 = (ij - tile.i * j_groups) * static_cast<std::uint32_t>(p.order.j_count);
-  return tile;
+/// Loads `count` samples, `step` bytes apart; zeros for the others.
+template <class Traits, int width>
+__device__ inline void load_samples(Samples<Traits, width>& samples, const std::byte* from, std::int64_t step,
+                                    int count) {
+  using Elements = Word<Traits::element * width>;
+  if (count >= Traits::unit_elements) {
+#pragma unroll
+    for (int n = 0; n < Traits::unit_elements; ++n)
+      samples[n] = *reinterpret_cast<const Elements*>(from + n * step);
+  } else {
+#pragma unroll
+    for (int n = 0; n < Traits::unit_elements; ++n)
+      samples[n] = n < count ? *reinterpret_cast<const Elements*>(from + n * step) : Elements{};
+  }
 }
 
-/// Brings x, and weights that are not resident, into the stages, one after the other, across the borders of
-/// tiles. A thread copies the same places of every chunk, so that a copy costs an addition.
-template <class Traits>
-class Loader {
- public:
-  __device__ Loader(const MmaArguments& p, std::uint32_t shared, std::uint32_t first, std::uint32_t end,
-                    std::uint32_t step)
-      : p_(p), shared_(shared), next_(first), end_(end), step_(step) {
-    const int thread = static_cast<int>(threadIdx.x);
-    const int threads = static_cast<int>(blockDim.x);
-    if constexpr (Traits::form == XForm::columns) {
-      const int units = p.tile_n * Traits::element_bytes / 16;  // units of a row of samples; a power of two
-      const int row_units_log = 31 - __clz(units);
-      l_ = thread >> row_units_log;
-      column_ = thread & (units - 1);
-      rows_per_pass_ = threads >> row_units_log;
-      to_ = l_ * units * 16;
-    } else if (Traits::form == XForm::rows || p.x_copy == 16) {
-      constexpr int units = Traits::row_bytes / 16;
-      row_ = thread / units;
-      l_ = thread % units * (16 / units);
-      rows_per_pass_ = threads / units;
-      to_ = thread * 16;
-    } else {
-      const int words_in_row = 16 * p.words;
-      const int in_row = thread % words_in_row;
-      row_ = thread / words_in_row;
-      rows_per_pass_ = threads / words_in_row;
-      l_ = in_row / p.words;
-      column_ = in_row % p.words;
-      to_ = column_ * p.plane_bytes + row_ * 64 + l_ * 4;
-    }
-    if (next_ < end_) enter_tile();
-  }
+/// Word `at` of some elements. `at` is known to the compiler.
+template <class Elements>
+[[nodiscard]] __device__ inline std::uint32_t word_of(const Elements& elements, int at) {
+  if constexpr (sizeof(Elements) <= 4)
+    return elements;
+  else if constexpr (sizeof(Elements) == 8)
+    return at == 0 ? elements.x : elements.y;
+  else
+    return at == 0 ? elements.x : at == 1 ? elements.y : at == 2 ? elements.z : elements.w;
+}
 
-  /// Starts the copies of the next stage; none after the last. Commits either way.
-  __device__ void issue(int stage) {
-    if (next_ < end_) {
-      const std::uint32_t x_to = shared_ + stage * p_.x_stage_bytes;
-      for (int sub = 0; sub < p_.sub_chunks && chunk_ + sub < p_.chunks; ++sub)
-        load_x(x_to + sub * p_.x_chunk_bytes);
-      if (p_.w_stage_bytes != 0) {
-        const int bytes = min(p_.sub_chunks, p_.chunks - chunk_) * p_.w_chunk_bytes;
-        load_weights(shared_ + p_.w_region_offset + stage * p_.w_stage_bytes, weights_, bytes);
-        weights_ += bytes;
-      }
-      chunk_ += p_.sub_chunks;
-      if (chunk_ >= p_.chunks) {
-        next_ += step_;
-        if (next_ < end_) enter_tile();
-      }
-    }
-    ptx::commit_copies();
-  }
-
-  /// Loads all weights of the next tile's group.
-  __device__ void load_group() const {
-    load_weights(shared_ + p_.w_region_offset, weights_, p_.chunks * p_.w_chunk_bytes);
-  }
-
- private:
-  __device__ void enter_tile() {
-    const Tile tile = tile_at(p_, next_);
-    chunk_ = 0;
-    weights_ = p_.weights + static_cast<std::int64_t>(tile.group) * p_.chunks * p_.w_chunk_bytes;
-    // Counted up to 2^20 samples: the tile has fewer.
-    source_ = source_in<Traits, Traits::products>(p_, tile, l_, column_, row_, 1 << 20);
-  }
-
-  __device__ static void load_weights(std::uint32_t to, const std::byte* from, int bytes) {
-    for (int at = static_cast<int>(threadIdx.x) * 16; at < bytes; at += static_cast<int>(blockDim.x) * 16)
-      ptx::copy_async_16(to + at, from + at, 16);
-  }
-
-  /// Loads one chunk of 16 terms and moves on to the next.
-  __device__ void load_x(std::uint32_t to) {
-    if constexpr (Traits::form == XForm::columns)
-      load_columns(to);
-    else if (Traits::form == XForm::rows || p_.x_copy == 16)
-      load_lines(to + to_);
+/// Stores the unit of one of the features.
+template <class Traits, int width>
+__device__ inline void store_unit(std::uint32_t to, const Samples<Traits, width>& samples, int feature) {
+  std::uint32_t unit[4];
+#pragma unroll
+  for (int at = 0; at < 4; ++at) {
+    if constexpr (Traits::half)
+      unit[at] = __byte_perm(word_of(samples[2 * at], feature / 2), word_of(samples[2 * at + 1], feature / 2),
+                             feature % 2 == 0 ? 0x5410 : 0x7632);
     else
-      load_planes(to + to_);
-    source_.from += p_.x_chunk_step;
-    source_.terms_left -= 16;
+      unit[at] = word_of(samples[at], feature);
   }
+  ptx::store_shared_16(to, unit[0], unit[1], unit[2], unit[3]);
+}
 
-  /// Copies words of (l, j), contiguous in memory over j and then l, to their planes.
-  __device__ void load_planes(std::uint32_t to) const {
-    const bool inside = source_.terms_left > 0 && source_.j_left > 0;
-    const std::byte* from = inside ? source_.from : p_.x;
-    const std::int64_t step = inside ? rows_per_pass_ * p_.x_row_step : 0;
-    const int passes = p_.planes_passes;
-    if (p_.x_copy == 4) {
-      if (source_.rows_left >= p_.tile_n) {
-#pragma unroll 8
-        for (int pass = 0; pass < passes; ++pass) {
-          ptx::copy_async_4(to, from, inside);
-          from += step;
-          to += rows_per_pass_ * 64;
-        }
-      } else {
-        for (int pass = 0; pass < passes; ++pass) {
-          const bool row_inside = inside && pass * rows_per_pass_ < source_.rows_left;
-          ptx::copy_async_4(to, row_inside ? from : p_.x, row_inside);
-          from += step;
-          to += rows_per_pass_ * 64;
-        }
-      }
-    } else if constexpr (Traits::half) {  // addresses that are aligned to single elements
-#pragma unroll 8
-      for (int pass = 0; pass < passes; ++pass) {
-        std::uint32_t pair = 0;
-        if (inside && pass * rows_per_pass_ < source_.rows_left) {
-          const auto* elements = reinterpret_cast<const std::uint16_t*>(from);
-          pair = elements[0];
-          if (source_.j_left > 1) pair |= std::uint32_t{elements[1]} << 16;
-        }
-        ptx::store_shared_4(to, pair);
-        from += step;
-        to += rows_per_pass_ * 64;
-      }
-    }
-  }
-
-  /// Copies rows of 16 neighbouring l (the block has one j), in units of 16 bytes.
-  __device__ void load_lines(std::uint32_t to) const {
-    constexpr int per_unit = 16 / (Traits::row_bytes / 16);  // l in a unit
-    constexpr int bytes_per_term = 16 / per_unit;
-    const int terms = min(max(source_.terms_left, 0), per_unit);
-    const std::byte* from = source_.from;
-    const std::int64_t step = rows_per_pass_ * p_.x_row_step;
-    const int passes = p_.unit_passes;
-    if (p_.x_copy == 16) {
-#pragma unroll 4
-      for (int pass = 0; pass < passes; ++pass) {
-        const bool inside = terms > 0 && pass * rows_per_pass_ < source_.rows_left;
-        ptx::copy_async_16(to, inside ? from : p_.x, inside ? terms * bytes_per_term : 0);
-        from += step;
-        to += rows_per_pass_ * Traits::row_bytes;
-      }
-    } else if constexpr (Traits::form == XForm::rows) {
-      for (int pass = 0; pass < passes; ++pass) {
-        const bool inside = pass * rows_per_pass_ < source_.rows_left;
-        store_elements(to, from, inside ? terms : 0);
-        from += step;
-        to += rows_per_pass_ * Traits::row_bytes;
-      }
-    }
-  }
-
-  /// Copies a row of samples for each of 16 l, in swizzled units of 16 bytes.
-  __device__ void load_columns(std::uint32_t to) const {
-    constexpr int per_unit = 16 / Traits::element_bytes;
-    const int samples = min(source_.rows_left, per_unit);
-    const int row_bytes = p_.tile_n * Traits::element_bytes;
-    const std::byte* from = source_.from;
-    const std::int64_t step = rows_per_pass_ * p_.x_row_step;
-    const int passes = p_.unit_passes;
-    to += to_;
-#pragma unroll 4
-    for (int pass = 0; pass < passes; ++pass) {
-      const int l = l_ + pass * rows_per_pass_;
-      const bool inside = pass * rows_per_pass_ < source_.terms_left && samples > 0;
-      const std::uint32_t unit_to = to + ((column_ ^ swizzle(l)) << 4);
-      copy_samples<Traits>(unit_to, from, inside ? samples : 0, p_.x_copy, p_.x);
-      from += step;
-      to += rows_per_pass_ * row_bytes;
-    }
-  }
-
-  const MmaArguments& p_;
-  std::uint32_t shared_;
-  std::uint32_t next_, end_, step_;
-  int chunk_ = 0;
-  // This thread's share of a chunk: term, word of j or unit of samples, sample; and its place in shared
-  // memory.
-  int l_ = 0, column_ = 0, row_ = 0, rows_per_pass_ = 1, to_ = 0;
-  // Its source in this chunk, and how much of it exists.
-  Source source_;
-  const std::byte* weights_ = nullptr;
+/// A thread's piece of a chunk in batch_first: a unit of `width` neighbouring features.
+struct Piece {
+  int unit, line;
+  bool exists, is_whole;  ///< whether the first of the features exists, and all of them
 };
 
-}  // namespace mma
-}  // namespace kronsparse::cuda
+template <int width>
+[[nodiscard]] __device__ inline Piece piece_of(const Side& side, int number, int count, int lines,
+                                               std::uint32_t table) {
+  const auto pieces = static_cast<int>(side.pieces.value());
+  const auto unit = static_cast<int>(side.pieces.quotient(static_cast<std::uint32_t>(number)));
+  const int line = (number - unit * pieces) * width;
+  const auto is_there = [&](int at) {
+    return at < lines && ptx::load_shared_4(table + at * static_cast<int>(sizeof(Entry))) != no_line;
+  };
+  const bool exists = number < count && is_there(line);
+  return {unit, line, exists, exists && (width == 1 || is_there(line + width - 1))};
+}
+
+/// Fills the lines of a chunk in batch_first, `width` neighbouring features at a time. `x` is the first
+/// feature of the chunk, in the tile's first sample; `lines` of them exist.
+template <class Traits, int width>
+__device__ inline void load_rows(const Arguments& p, const std::byte* x, int there, int lines,
+                                 std::uint32_t shared) {
+  constexpr int at_once = (Traits::has_chunks ? 2 : 4) / (width == 4 ? 2 : 1);  // as registers allow
+  const Side& side = p.from;
+  const std::uint32_t table = shared + side.table;
+  const int count = static_cast<int>(side.pieces.value()) * p.groups * line_units;
+  const int threads = static_cast<int>(blockDim.x);
+  const std::int64_t step = side.sample * Traits::element;
+  const auto source = [&](const Piece& piece) {
+    const std::uint32_t feature =
+        ptx::load_shared_4(table + piece.line * static_cast<int>(sizeof(Entry)) + 4);
+    return x + feature * Traits::element + piece.unit * Traits::unit_elements * step;
+  };
+  const auto place = [&](const Piece& piece, int f) {
+    const std::uint32_t line = ptx::load_shared_4(table + (piece.line + f) * static_cast<int>(sizeof(Entry)));
+    return shared + piece.unit / line_units * side.lines * line_bytes + (line ^ piece.unit % line_units * 16);
+  };
+  for (int first = static_cast<int>(threadIdx.x); first < count; first += at_once * threads) {
+    Samples<Traits, width> samples[at_once];
+#pragma unroll
+    for (int q = 0; q < at_once; ++q) {
+      const Piece piece = piece_of<width>(side, first + q * threads, count, lines, table);
+      if (piece.is_whole)
+        load_samples<Traits, width>(samples[q], source(piece), step,
+                                    there - piece.unit * Traits::unit_elements);
+    }
+#pragma unroll
+    for (int q = 0; q < at_once; ++q) {
+      const Piece piece = piece_of<width>(side, first + q * threads, count, lines, table);
+      if (piece.is_whole) {
+#pragma unroll
+        for (int f = 0; f < width; ++f) store_unit<Traits, width>(place(piece, f), samples[q], f);
+      } else if (piece.exists) {  // the last features, fewer than `width`
+#pragma unroll 1
+        for (int f = 0; f < width - 1; ++f) {
+          if (piece.line + f >= lines ||
+              ptx::load_shared_4(table + (piece.line + f) * static_cast<int>(sizeof(Entry))) == no_line)
+            break;
+          Samples<Traits, 1> alone;
+          load_samples<Traits, 1>(alone, source(piece) + f * Traits::element, step,
+                                  there - piece.unit * Traits::unit_elements);
+          store_unit<Traits, 1>(place(piece, f), alone, 0);
+        }
+      }
+    }
+  }
+}
+
+/// Fills the lines of a chunk in batch_last with asynchronous copies of units.
+template <class Traits>
+__device__ inline void copy_units(const Arguments& p, const std::byte* x, int there, int lines,
+                                  std::uint32_t shared) {
+  const Side& side = p.from;
+  const int shift = p.group_shift + line_unit_bits, units = 1 << shift, count = lines << shift;
+#pragma unroll 4
+  for (int number = static_cast<int>(threadIdx.x); number < count; number += static_cast<int>(blockDim.x)) {
+    const int unit = number & (units - 1);
+    Entry entry[1];
+    load_entries(entry, shared + side.table, number >> shift);
+    if (entry[0].place == no_line) continue;
+    const int bytes =
+        max(0, min(Traits::unit_elements, there - unit * Traits::unit_elements)) * Traits::element;
+    const std::byte* const from = x + entry[0].feature * side.feature * Traits::element + unit * 16;
+    ptx::copy_async_16(
+        shared + unit / line_units * side.lines * line_bytes + (entry[0].place ^ unit % line_units * 16),
+        bytes > 0 ? from : p.x, bytes);
+  }
+  ptx::commit_copies();
+  ptx::wait_copies<0>();
+}
+
+[[nodiscard]] __device__ inline bool is_aligned_to_4(const void* address) {
+  return (reinterpret_cast<std::uintptr_t>(address) & 3u) == 0;
+}
+
+/// The place of a sample in the lines of a tile.
+template <class Traits>
+[[nodiscard]] __device__ inline std::uint32_t sample_at(const Side& side, std::uint32_t place, int sample) {
+  const int unit = sample / Traits::unit_elements;
+  return unit / line_units * side.lines * line_bytes +
+         ((place ^ unit % line_units * 16) + sample % Traits::unit_elements * Traits::element);
+}
+
+/// A warp's part of a line in batch_last where memory allows no units: a word of each lane, 128 bytes.
+struct WarpPart {
+  Entry entry;
+  int sample;  ///< the lane's first
+};
+
+template <class Traits>
+[[nodiscard]] __device__ inline WarpPart warp_part(const Arguments& p, int number, int count,
+                                                   std::uint32_t table) {
+  Entry entry[1] = {{no_line, 0}};
+  if (number < count) load_entries(entry, table, number >> p.group_shift);
+  return {entry[0],
+          ((number & (p.groups - 1)) * 32 + static_cast<int>(threadIdx.x) % 32) * (4 / Traits::element)};
+}
+
+/// Fills the lines of a chunk in batch_last word by word. A half type's line may begin at an odd element: its
+/// words in memory then hold the second sample of a lane, and the first of the next lane.
+template <class Traits>
+__device__ inline void load_words(const Arguments& p, const std::byte* x, int there, int lines,
+                                  std::uint32_t shared) {
+  constexpr int at_once = Traits::has_chunks ? 4 : 8;  // as registers allow
+  const Side& side = p.from;
+  const std::uint32_t table = shared + side.table;
+  const int warp = static_cast<int>(threadIdx.x) / 32, warps = static_cast<int>(blockDim.x) / 32;
+  const bool is_first = threadIdx.x % 32 == 0;
+  const int count = lines << p.group_shift;
+  const auto source = [&](const WarpPart& part) {
+    return x + (part.entry.feature * side.feature + part.sample) * Traits::element;
+  };
+  const auto half = [](const std::byte* from) { return *reinterpret_cast<const std::uint16_t*>(from); };
+  for (int first = warp; first < count; first += at_once * warps) {
+    std::uint32_t words[at_once], before[at_once];
+#pragma unroll
+    for (int q = 0; q < at_once; ++q) {
+      const WarpPart part = warp_part<Traits>(p, first + q * warps, count, table);
+      words[q] = before[q] = 0;
+      if (part.entry.place == no_line) continue;
+      const std::byte* const from = source(part);
+      const int rest = there - part.sample;
+      if constexpr (!Traits::half) {
+        if (rest > 0) words[q] = *reinterpret_cast<const std::uint32_t*>(from);
+      } else if (is_aligned_to_4(from)) {
+        if (rest > 1)
+          words[q] = *reinterpret_cast<const std::uint32_t*>(from);
+        else if (rest > 0)
+          words[q] = half(from);
+      } else {
+        if (rest > 2)
+          words[q] = *reinterpret_cast<const std::uint32_t*>(from + 2);
+        else if (rest > 1)
+          words[q] = half(from + 2);
+        if (is_first && rest > 0) before[q] = half(from);
+      }
+    }
+#pragma unroll
+    for (int q = 0; q < at_once; ++q) {
+      const WarpPart part = warp_part<Traits>(p, first + q * warps, count, table);
+      if constexpr (Traits::half) {
+        // All lanes of the warp are in the same line, so they agree.
+        if (part.entry.place != no_line && !is_aligned_to_4(source(part))) {
+          const std::uint32_t left = __shfl_up_sync(0xffffffffu, words[q], 1);
+          words[q] = is_first ? before[q] | words[q] << 16 : __byte_perm(left, words[q], 0x5432);
+        }
+      }
+      if (part.entry.place != no_line)
+        ptx::store_shared_4(shared + sample_at<Traits>(side, part.entry.place, part.sample), words[q]);
+    }
+  }
+}
+
+/// Fills the lines of a chunk. Threads have to meet before and after.
+template <class Traits>
+__device__ inline void load_chunk(const Arguments& p, const Position& at, int chunk, std::uint32_t shared) {
+  const Side& side = p.from;
+  const std::int64_t feature =
+      (static_cast<std::int64_t>(at.i) * side.height + chunk * side.rows) * p.d + at.j;
+  const std::byte* const x = p.x + (at.n * side.sample + feature * side.feature) * Traits::element;
+  const int there = samples_from(p, at.n);
+  // The last chunk may have fewer terms; it then belongs to one i, and its lines are the first ones.
+  const int rest = side.height - chunk * side.rows;
+  const int lines = rest < side.rows ? rest * static_cast<int>(p.run.value()) : side.lines;
+  if (p.samples_first) {
+    if (side.width == 4)
+      load_rows<Traits, 4>(p, x, there, lines, shared);
+    else if (side.width == 2)
+      load_rows<Traits, 2>(p, x, there, lines, shared);
+    else
+      load_rows<Traits, 1>(p, x, there, lines, shared);
+  } else if (side.width == Traits::unit_elements) {
+    copy_units<Traits>(p, x, there, lines, shared);
+  } else {
+    load_words<Traits>(p, x, there, lines, shared);
+  }
+}
+
+}  // namespace kronsparse::cuda::mma

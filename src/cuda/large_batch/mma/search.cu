@@ -1,134 +1,313 @@
 // The kernel `mma`: the choice of a config and the cost model.
 #include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
 
-#include "cuda/host/divisor.hpp"
+#include "cuda/host/alignment.hpp"
 #include "cuda/host/tensor_core_refusals.hpp"
+#include "cuda/large_batch/mma/kernels.hpp"
 #include "cuda/large_batch/mma/search.hpp"
 
-namespace kronsparse::cuda {
+namespace kronsparse::cuda::mma {
 namespace {
 
-/// The smallest number >= value whose remainder modulo 32 is `rest`.
-int with_rest_of_32(int value, int rest) { return value + ((rest - value) % 32 + 32) % 32; }
+template <class Real>
+int small(Real value) {
+  return static_cast<int>(value);
+}
 
-constexpr int kMaxWarps = kMaxThreads / 32;
-constexpr int kMaxWords = 8;  ///< 32 bytes of j: whole sectors of memory
+/// The size of equal pieces of `all`, at most `most` each.
+std::int64_t equal_piece(std::int64_t all, std::int64_t most) {
+  return divided_up(all, divided_up(all, std::max<std::int64_t>(most, 1)));
+}
 
-/// Computes the sizes in shared memory from the rest of the config.
-void lay_out(MmaConfig& config) {
-  const bool half = config.arithmetic == Arithmetic::f16 || config.arithmetic == Arithmetic::bf16;
-  const int element = half ? 2 : 4;
-  const int n = config.tile_n();
-  const int tile_k = config.order.tile_k;
-  int out_rows = 8 * config.warps_n;
-  switch (config.form) {
-    case XForm::planes:
-      // The padding puts the words that one copy instruction scatters into different banks.
-      config.plane_bytes = n * 64 + (config.words == 1 ? 0 : std::max(16, 128 / config.words / 16 * 16));
-      config.out_pitch = with_rest_of_32(tile_k * config.words, 5);
-      break;
-    case XForm::rows:
-      config.plane_bytes = n * 32;
-      config.out_pitch = with_rest_of_32(tile_k / 2, 5);
-      break;
-    case XForm::lines:  // only wgmma's
-      break;
-    case XForm::columns:
-      config.plane_bytes = 16 * n * element;
-      config.out_pitch = with_rest_of_32(n * element / 4, half ? 4 : 8);
-      out_rows = 16 * config.warps_k;
-      break;
+/// The entries of so many lines, and as many more as a thread may look at together with the last.
+int table_bytes(std::int64_t lines) {
+  return small((lines + 3) * static_cast<std::int64_t>(sizeof(Entry)) + 15) / 16 * 16;
+}
+
+bool is_half(const Problem& problem) { return problem.dtype != DType::f32; }
+
+std::span<const Shape> shapes_of(const Problem& problem) {
+  return is_half(problem) ? std::span<const Shape>(half_shapes) : std::span<const Shape>(float_shapes);
+}
+
+/// Whether pieces of `width` neighbouring lines of a side are neighbours in memory, too, and begin at
+/// multiples of `width`. `rows`: of a block in a chunk or tile. Several i are in a tile only where it has all
+/// j and all rows.
+bool has_pieces(const Product& p, std::int64_t height, int run, int rows, int i_count, int width) {
+  if (run < p.d) return run % width == 0 && p.d % width == 0;
+  if (rows < height && rows * p.d % width != 0) return false;
+  return p.a <= i_count || i_count * height * p.d % width == 0;
+}
+
+/// Makes configs, as far as their sizes in shared memory.
+class Maker {
+ public:
+  Maker(const Problem& problem, const GpuFacts& gpu)
+      : p_(planned_product_of(problem)),
+        gpu_(gpu),
+        order_(order_of(problem)),
+        activation_(problem.activation) {
+    samples_first_ = problem.layout == Layout::batch_first;
+    line_samples_ = is_half(problem) ? 64 : 32;
+    k_step_ = small(order_.k_step());
   }
-  const auto chunk_bytes = static_cast<int>(config.order.chunk_elements() * element);
-  config.x_stage_bytes = config.sub_chunks * config.words * config.plane_bytes;
-  config.w_stage_bytes = config.resident ? 0 : config.sub_chunks * chunk_bytes;
-  config.out_bytes = (out_rows * config.out_pitch * 4 + 127) / 128 * 128;
-  const std::int64_t weights = config.resident ? config.order.group_elements() * element
-                                               : std::int64_t{kStages} * config.w_stage_bytes;
-  const std::int64_t total = std::int64_t{kStages} * config.x_stage_bytes + weights + 2 * config.out_bytes;
-  config.shared_bytes = static_cast<int>(std::min<std::int64_t>(total, 1 << 30));
+
+  template <class Take>
+  void make_all(std::span<const Shape> shapes, const Take& take) const {
+    for (std::size_t index = 0; index < shapes.size(); ++index)
+      for (const int threads : {most_threads, most_threads / 2})
+        for (const int groups : {1, 2, 4}) {
+          const int warps = threads / 32 / groups;
+          if (warps == 0 || (groups > 1 && p_.batch <= groups / 2 * line_samples_)) continue;
+          const int capacity = warps * shapes[index].slots;
+          // In batch_first 16 bytes of neighbours at least.
+          const int least_run = line_samples_ / line_units;
+          int last_run = 0;
+          for (const int most_run :
+               samples_first_ ? std::array{least_run, 2 * least_run, 16, 64} : std::array{1, 4, 16, 64}) {
+            const int run = small(equal_piece(p_.d, most_run));
+            if (run == std::exchange(last_run, run)) continue;
+            make_for_run(index, shapes[index], threads, groups, capacity, run, take);
+          }
+        }
+  }
+
+ private:
+  template <class Take>
+  void make_for_run(std::size_t index, const Shape& shape, int threads, int groups, int capacity, int run,
+                    const Take& take) const {
+    const std::int64_t all_m = order_.m_tiles();
+    std::int64_t last_m = 0;
+    for (const int turns : {1, 2, 4}) {
+      const std::int64_t m_tiles = equal_piece(all_m, std::max(1, turns * capacity / run));
+      if (m_tiles == std::exchange(last_m, m_tiles)) continue;
+      int last_i = 0;
+      bool fits = false;
+      // Several i where they make small blocks a full tile; one i if no more fit.
+      for (const int more : {4, 1, 0}) {
+        const std::int64_t most_i = run == p_.d && m_tiles == all_m
+                                        ? std::max<std::int64_t>(more * capacity / (run * m_tiles), 1)
+                                        : 1;
+        const int i_count = small(equal_piece(p_.a, most_i));
+        if (i_count == std::exchange(last_i, i_count) || (more == 0 && fits)) continue;
+        // More blocks at once fill each other's gaps; fewer have longer chunks.
+        const int most_blocks = shape.blocks * most_threads / threads;
+        int last_rows = 0;
+        for (const int blocks : {most_blocks, std::max(1, most_blocks / 2)}) {
+          Config config;
+          config.shape_index = index;
+          config.shape = shape;
+          config.threads = threads;
+          if (!cut(config, groups, run, small(m_tiles), i_count, blocks)) continue;
+          fits = true;
+          const int rows = config.arguments.from.rows;
+          if (rows != std::exchange(last_rows, rows)) take(config);
+        }
+      }
+    }
+  }
+
+  /// False if it does not fit so many times.
+  [[nodiscard]] bool cut(Config& config, int groups, int run, int m_tiles, int i_count, int blocks) const {
+    constexpr std::int64_t reserved = 1024;  // of each block, by the driver
+    const std::int64_t room = (static_cast<std::int64_t>(gpu_.shared_bytes) + reserved) / blocks - reserved -
+                              line_bytes - 2 * table_bytes(1);
+    const int in_tile = i_count * run, warps = config.threads / 32 / groups;
+    const std::int64_t outputs = std::min<std::int64_t>(p_.b, std::int64_t{m_tiles} * 16);
+    const std::int64_t of_row = std::int64_t{groups} * in_tile * line_bytes;
+    const std::int64_t of_row_and_entries = of_row + in_tile * static_cast<std::int64_t>(sizeof(Entry));
+    std::int64_t rows = std::min(p_.c, (room - outputs * of_row_and_entries) / of_row_and_entries);
+    if (rows < p_.c) {
+      rows = rows / k_step_ * k_step_;
+      constexpr int longest = 256;  // waiting takes little of the time of such chunks
+      rows = std::min<std::int64_t>(rows, longest);
+      if (!config.shape.has_chunks || rows <= 0 || i_count > 1 ||
+          in_tile * m_tiles > warps * config.shape.slots)
+        return false;
+      rows = (equal_piece(p_.c, rows) + k_step_ - 1) / k_step_ * k_step_;
+    } else if (config.shape.has_chunks) {
+      return false;
+    }
+    config.order = order_;
+    Arguments& all = config.arguments;
+    all.batch = p_.batch;
+    all.a = small(p_.a);
+    all.d = small(p_.d);
+    all.samples_first = samples_first_;
+    all.activation = activation_;
+    all.run = Divisor(static_cast<std::uint32_t>(run));
+    all.from = side_of(p_.x_sample, p_.x_feature, run, small(rows), small(p_.c), i_count);
+    all.to = side_of(p_.y_sample, p_.y_feature, run, small(outputs), small(p_.b), i_count);
+    all.i_count = i_count;
+    all.groups = groups;
+    all.group_shift = groups / 2;  // of 1, 2 and 4
+    all.warps = warps;
+    all.m_tiles = Divisor(static_cast<std::uint32_t>(m_tiles));
+    all.all_m_tiles = small(order_.m_tiles());
+    all.k_steps = small(order_.k_steps());
+    all.chunks = small(divided_up(p_.c, rows));
+    all.chunk_steps = small(divided_up(rows, k_step_));
+    all.passes = small(divided_up(in_tile * m_tiles, warps * config.shape.slots));
+    all.y_offset = small(rows * of_row);
+    all.zero_offset = small((rows + outputs) * of_row);
+    all.from.table = all.zero_offset + line_bytes;
+    all.to.table = all.from.table + table_bytes(rows * in_tile);
+    config.shared_bytes = all.to.table + table_bytes(outputs * in_tile);
+    const std::int64_t n_tiles = divided_up(p_.batch, groups * line_samples_);
+    all.k_tiles = Divisor(static_cast<std::uint32_t>(divided_up(order_.m_tiles(), m_tiles)));
+    all.j_tiles = Divisor(static_cast<std::uint32_t>(divided_up(p_.d, run)));
+    if (n_tiles >= std::int64_t{1} << 31) return false;
+    all.n_tiles = Divisor(static_cast<std::uint32_t>(n_tiles));
+    const double tiles = static_cast<double>(all.k_tiles.value()) * all.j_tiles.value() *
+                         static_cast<double>(n_tiles) * static_cast<double>(divided_up(p_.a, i_count));
+    if (tiles >= 2147483648.0) return false;
+    config.tiles = static_cast<std::int64_t>(tiles);
+    config.blocks_at_once = std::min(
+        config.shape.blocks * most_threads / config.threads,
+        small((static_cast<std::int64_t>(gpu_.shared_bytes) + reserved) / (config.shared_bytes + reserved)));
+    return true;
+  }
+
+  [[nodiscard]] Side side_of(std::int64_t sample, std::int64_t feature, int run, int rows, int height,
+                             int i_count) const {
+    Side side;
+    side.sample = sample;
+    side.feature = feature;
+    side.rows = rows;
+    side.by_rows = Divisor(static_cast<std::uint32_t>(rows));
+    side.lines = i_count * run * rows;
+    side.height = height;
+    const int unit = line_samples_ / line_units;
+    side.width = 1;
+    for (const int width : {unit, 4, 2}) {
+      const bool fits = samples_first_ ? width <= 4 && sample % width == 0 &&
+                                             has_pieces(p_, height, run, rows, i_count, width)
+                                       : width == unit && feature % width == 0;
+      if (!fits) continue;
+      side.width = width;
+      break;
+    }
+    return side;
+  }
+
+  Product p_;
+  const GpuFacts& gpu_;
+  FragmentOrder order_;
+  Activation activation_;
+  bool samples_first_ = true;
+  int line_samples_ = 64, k_step_ = 16;
+};
+
+/// Microseconds for each of the cost_terms(), fitted to the times of configs on an H200
+/// (tools/sweeps/fit.py, results/h200-mma-configs.csv).
+constexpr CostTerms term_microseconds = {
+    5.466, 0.07585, 0.2252, 0.9339, 0,      0.9523, 0.4782, 1.216, 0.08479, 0,      16.9,  10.2,   1.252,
+    0,     0.5668,  0.2275, 0,      0.2347, 27.88,  2.173,  2.936, 0.9819,  0.1534, 1.122, 0.2585, 0.2502};
+constexpr double fitted_clock = 1.98e9;
+
+double predicted(const Problem& problem, const Config& config, const GpuFacts& gpu) {
+  const CostTerms terms = cost_terms(problem, config, gpu);
+  double microseconds = 0;
+  for (std::size_t at = 0; at < terms.size(); ++at) microseconds += terms[at] * term_microseconds[at];
+  const double computing = microseconds * 1e-6 * fitted_clock / std::max(gpu.clock_hz, 1e9);
+  return std::max(computing, 3e-6 + problem.bytes() / gpu.memory_rate);
 }
 
 }  // namespace
 
-MmaConfig mma_config(const Problem& problem, const GpuFacts& gpu) {
+FragmentOrder order_of(const Problem& problem) {
   const Product p = product_of(problem);
-  MmaConfig config;
-  config.arithmetic = arithmetic_of(problem);
-  const bool half = problem.dtype != DType::f32;
-  if (problem.layout == Layout::batch_last)
-    config.form = XForm::columns;
-  else
-    config.form = half && p.d == 1 ? XForm::rows : XForm::planes;
-  config.warp_n = half && config.form != XForm::planes ? 64 : 32;
+  return {.a = p.a, .b = p.b, .c = p.c, .d = p.d, .wide = !is_half(problem)};
+}
 
-  // Multiples of 48 or of 64, whichever wastes less.
-  config.warp_k = divided_up(p.b, 48) * 48 < divided_up(p.b, 64) * 64 ? 48 : 64;
-  const std::int64_t k_warps = divided_up(p.b, config.warp_k);
+CostTerms cost_terms(const Problem& problem, const Config& config, const GpuFacts& gpu) {
+  const Arguments& all = config.arguments;
+  const auto real = [](auto value) { return static_cast<double>(value); };
+  const bool half = is_half(problem), first = all.samples_first, chunked = config.shape.has_chunks;
+  constexpr double in_thousands = 1e-3;
+  // Work is counted for a multiprocessor, waiting for the blocks that run on it one after the other.
+  const double tiles = std::max(real(config.tiles) / gpu.multiprocessors, 1.0);
+  const double turns = std::ceil(real(config.tiles) / (real(gpu.multiprocessors) * config.blocks_at_once));
+  const double blocks = real(all.i_count) * all.run.value();
+  const double x_units = blocks * all.from.height * all.groups * line_units,
+               y_units = blocks * all.to.rows * all.groups * line_units;
+  const double steps = real(all.passes) * all.warps * all.groups * all.k_steps, slots = config.shape.slots;
+  const double right_operands = std::max(1.0, std::ceil(slots / all.m_tiles.value()));
+  const double fragments = blocks * all.m_tiles.value() * all.k_steps;
+  // Runs of neighbouring features in memory, for each sample.
+  const bool has_runs = first && all.run.value() < static_cast<std::uint32_t>(all.d);
+  const double runs = real(all.i_count) * all.groups * (half ? 64 : 32);
+  // Units that a thread loads before it waits.
+  const double at_once = first ? (chunked ? 2 : 4) * (all.from.width > 1 ? 2 : 1) : chunked ? 1 : 2;
+  const bool x_is_wide = all.from.width > 1, y_is_wide = all.to.width > 1;
+  const bool is_tight = chunked && config.shape.blocks > 1;  // registers do not last for loads and sums
+  CostTerms terms{};
+  std::size_t at = 0;
+  const auto add = [&](double value, bool counts = true) { terms[at++] = counts ? value : 0; };
+  add(1);
+  for (const bool rows : {true, false})
+    for (const bool wide : {false, true})
+      add(tiles * x_units * in_thousands, first == rows && x_is_wide == wide);
+  for (const bool rows : {true, false})
+    for (const bool wide : {false, true})
+      add(tiles * y_units * in_thousands, first == rows && y_is_wide == wide);
+  for (const bool is_half : {true, false}) add(tiles * steps * slots * in_thousands, half == is_half);
+  add(tiles * steps * right_operands * in_thousands);
+  add(tiles * fragments * 512 * 1e-5);
+  add(tiles * runs * all.from.height * in_thousands, has_runs);
+  add(tiles * runs * all.to.rows * in_thousands, has_runs);
+  for (const bool is_half : {true, false}) {
+    add(tiles * x_units * in_thousands, is_tight && half == is_half);
+    add(tiles * steps * slots * in_thousands, is_tight && half == is_half);
+  }
+  add(turns * all.chunks);
+  add(turns * all.passes * all.k_steps * 0.1);
+  add(turns * x_units / config.threads / at_once, first);
+  add(turns * y_units / config.threads, first);
+  add(turns * x_units / config.threads / at_once, !first && !x_is_wide);
+  add(turns * y_units / config.threads, !first);
+  add(turns * x_units / config.threads / 4, !first && x_is_wide);
+  return terms;
+}
 
-  const int products = half && config.form == XForm::planes ? 2 : 1;
-  const std::int64_t d_words = config.form == XForm::columns ? 1 : divided_up(p.d, products);
-  const std::int64_t j_groups = divided_up(d_words, kMaxWords);
-  config.words = static_cast<int>(divided_up(d_words, j_groups));
-  const int warps = std::max(1, kMaxWarps / config.words);
-  config.warps_k = k_warps >= 2 && warps >= 4 ? 2 : 1;
-  config.warps_n = 1;
-  while (config.warps_n * 2 * config.warps_k <= warps) config.warps_n *= 2;
-  if (config.form != XForm::planes && half) config.warps_n = std::min(config.warps_n, 4);
+std::vector<Config> all_configs(const Problem& problem, const GpuFacts& gpu) {
+  std::vector<Config> all;
+  Maker(problem, gpu).make_all(shapes_of(problem), [&](const Config& config) {
+    all.push_back(config);
+    all.back().seconds = predicted(problem, config, gpu);
+  });
+  return all;
+}
 
-  const int j_count = config.words * products;
-  config.order = {.a = p.a,
-                  .b = p.b,
-                  .c = p.c,
-                  .d = p.d,
-                  .j_groups = config.form == XForm::columns ? p.d : j_groups,
-                  .k_tiles = divided_up(p.b, config.warp_k * config.warps_k),
-                  .chunks = divided_up(p.c, 16),
-                  .j_count = j_count,
-                  .tile_k = config.warp_k * config.warps_k,
-                  .wide = !half,
-                  .rows = config.form == XForm::rows ? RowOrder::paired : RowOrder::split};
+std::optional<Config> best_config(const Problem& problem, const GpuFacts& gpu) {
+  std::optional<Config> best;
+  Maker(problem, gpu).make_all(shapes_of(problem), [&](Config& config) {
+    config.seconds = predicted(problem, config, gpu);
+    if (!best || config.seconds < best->seconds) best = config;
+  });
+  return best;
+}
 
-  const auto fits = [&] {
-    lay_out(config);
-    return static_cast<std::size_t>(config.shared_bytes) <= gpu.shared_bytes;
+Arguments arguments_of(const Problem& problem, const Config& config, const Operands& operands,
+                       const void* weights) {
+  Arguments all = config.arguments;
+  all.x = static_cast<const std::byte*>(operands.x);
+  all.y = static_cast<std::byte*>(operands.y);
+  all.bias = problem.bias ? operands.bias : nullptr;
+  all.weights = static_cast<const std::byte*>(weights);
+  all.batch = problem.batch;
+  const int element = is_half(problem) ? 2 : 4;
+  const auto settle = [&](Side& side, const void* data) {
+    while (side.width > 1 && !is_aligned(data, side.width * element))
+      side.width = all.samples_first ? side.width / 2 : 1;
+    side.pieces = Divisor(static_cast<std::uint32_t>(divided_up(side.lines, side.width)));
   };
-  // Larger stages wait less often; resident weights are worth more.
-  for (const bool resident : {true, false})
-    for (const int sub_chunks : {2, 1}) {
-      config.resident = resident;
-      config.sub_chunks = static_cast<int>(std::min<std::int64_t>(sub_chunks, config.order.chunks));
-      if (fits()) return config;
-    }
-  // On a GPU with less shared memory for a block: fewer warps, so smaller tiles.
-  while (!fits() && config.warps_n > 1) config.warps_n /= 2;
-  return config;
+  settle(all.from, operands.x);
+  settle(all.to, operands.y);
+  return all;
 }
 
-double mma_seconds(const Problem& problem, const MmaConfig& config, const GpuFacts& gpu) {
-  const Product p = product_of(problem);
-  const bool half = problem.dtype != DType::f32;
-  const double element = half ? 2 : 4;
-  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  const double samples = real(divided_up(p.batch, config.tile_n()) * config.tile_n());
-  const double j_count = real(config.order.j_groups) * config.order.j_count;
-  const double outputs = real(config.order.k_tiles * config.order.tile_k);
-  const double terms = real(config.order.chunks * 16);
-
-  // Multiply-adds per clock and multiprocessor that mma.sync reaches.
-  const double rate = half ? 400.0 : config.arithmetic == Arithmetic::tf32 ? 200.0 : 90.0;
-  const double clocks = samples * real(p.a) * j_count * outputs * terms / rate / gpu.multiprocessors;
-  const double memory = problem.bytes() / gpu.memory_rate;
-  // L2 delivers x for every tile of outputs, and the weights for every tile of samples.
-  const double x_reads = samples * real(p.a) * j_count * terms * real(config.order.k_tiles);
-  const double w_reads = config.resident ? 0.0 : real(config.order.elements()) * samples / config.tile_n();
-  const double l2 = (x_reads + w_reads) * element / (1.4 * gpu.memory_rate);
-  const double tiles = real(config.order.groups()) * samples / config.tile_n();
-  const double filled = std::clamp(tiles / gpu.multiprocessors, 1.0 / gpu.multiprocessors, 1.0);
-  // Copies and epilogues share the warps with the products. On an H200 these kernels take three times the
-  // time that memory or L2 would need, and splitting floats takes as long again.
-  const double split = config.arithmetic == Arithmetic::tf32x3 ? 2 : 1;
-  return 8e-6 + split * std::max({clocks / gpu.clock_hz / filled, 3.0 * memory, 2.8 * l2});
-}
-
-}  // namespace kronsparse::cuda
+}  // namespace kronsparse::cuda::mma

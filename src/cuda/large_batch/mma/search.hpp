@@ -1,42 +1,51 @@
-// The config of `mma` that a problem gets. Host code only.
+// The config of `mma` for a problem: how it is cut into tiles. Host code only.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
 
+#include "core/implementation.hpp"
 #include "cuda/host/product.hpp"
 #include "cuda/host/runtime.hpp"
-#include "cuda/large_batch/mma/loads.cuh"
+#include "cuda/large_batch/mma/tiles.cuh"
+#include "cuda/large_batch/mma/weights.cuh"
+#include "kronsparse/plan.hpp"
 
-namespace kronsparse::cuda {
+namespace kronsparse::cuda::mma {
 
-/// How a problem is divided: all that a launch needs besides pointers.
-struct MmaConfig {
-  Arithmetic arithmetic = Arithmetic::f16;
-  XForm form = XForm::planes;
-  int warp_k = 64;
-  int warp_n = 32;
-  int words = 1;  ///< words of j in a block
-  int warps_k = 1;
-  int warps_n = 1;
-  int sub_chunks = 1;
-  bool resident = false;  ///< the weights of a group stay in shared memory
-  WeightOrder order{};
-
-  int plane_bytes = 0;
-  int x_stage_bytes = 0;
-  int w_stage_bytes = 0;
-  int out_pitch = 0;
-  int out_bytes = 0;
+struct Config {
+  std::size_t shape_index = 0;
+  Shape shape{};
+  FragmentOrder order{};
+  int threads = most_threads;
+  int blocks_at_once = 1;  ///< on a multiprocessor
   int shared_bytes = 0;
-
-  [[nodiscard]] int threads() const noexcept { return 32 * words * warps_k * warps_n; }
-  [[nodiscard]] int tile_n() const noexcept { return warps_n * warp_n; }
+  std::int64_t tiles = 1;
+  Arguments arguments{};  ///< without addresses, and without what depends on them
+  double seconds = 0;     ///< predicted
 };
 
-[[nodiscard]] MmaConfig mma_config(const Problem& problem, const GpuFacts& gpu);
+[[nodiscard]] FragmentOrder order_of(const Problem& problem);
+/// Every config that the search looks at, in no order.
+[[nodiscard]] std::vector<Config> all_configs(const Problem& problem, const GpuFacts& gpu);
+/// The config with the smallest prediction; none if no tile fits.
+[[nodiscard]] std::optional<Config> best_config(const Problem& problem, const GpuFacts& gpu);
 
-/// Seconds, by the cost model: the slowest of memory, L2 and tensor cores.
-[[nodiscard]] double mma_seconds(const Problem& problem, const MmaConfig& config, const GpuFacts& gpu);
+/// The amounts that the time of a run is predicted from: loads, products, stores and so on, of the
+/// multiprocessor that has most of them.
+using CostTerms = std::array<double, 26>;
+[[nodiscard]] CostTerms cost_terms(const Problem& problem, const Config& config, const GpuFacts& gpu);
 
-}  // namespace kronsparse::cuda
+/// The arguments of a launch. `weights` are packed in the config's order.
+[[nodiscard]] Arguments arguments_of(const Problem& problem, const Config& config, const Operands& operands,
+                                     const void* weights);
+
+/// An executor by this config, for programs that measure configs.
+[[nodiscard]] std::unique_ptr<Executor> make_executor(const Problem& problem, Device device,
+                                                      const Config& config);
+
+}  // namespace kronsparse::cuda::mma
