@@ -100,8 +100,8 @@ std::vector<std::uint16_t> product(const Problem& problem, bool is_turned) {
 TEST(Turned, IsTheSameProduct) {
   for (const char* text :
        {"bf16 batch_first B=5 2x2x2x1", "bf16 batch_first B=33 1x2x3x1", "f16 batch_first B=37 3x3x5x9 +bias",
-        "bf16 batch_first B=421 7x4x4x3 +relu", "f16 batch_first B=801 5x33x65x10 +bias +relu",
-        "bf16 batch_first B=41 1x700x200x37 +bias", "bf16 batch_first B=50 2x3x2912x3",
+        "bf16 batch_first B=421 7x4x4x3 +bias +relu", "f16 batch_first B=401 2x33x65x10 +bias +relu",
+        "bf16 batch_first B=41 1x850x20x37 +bias", "bf16 batch_first B=50 2x3x2912x3",
         "transposed f16 batch_first B=200 3x20x7x5", "bf16 batch_first B=70 301x9x30x1",
         "bf16 batch_first B=40 3x5x11x7 cols_stride=240 rows_stride=109"}) {
     const Problem problem = Problem::parse(text);

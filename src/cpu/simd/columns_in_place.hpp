@@ -9,6 +9,24 @@
 
 namespace kronsparse::simd::KRONSPARSE_ISA {
 
+/// Through memory, in a loop: in registers it would be written out for each of them.
+template <int MR, int NR>
+KRONSPARSE_INLINE void activate_all(Act activation, Vf (&acc)[MR][NR]) {
+  Vf tile[MR * NR];
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; ++m) {
+#pragma GCC unroll 6
+    for (int r = 0; r < NR; ++r) tile[m * NR + r] = acc[m][r];
+  }
+#pragma GCC unroll 1
+  for (int t = 0; t < MR * NR; ++t) tile[t] = activate(activation, tile[t]);
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; ++m) {
+#pragma GCC unroll 6
+    for (int r = 0; r < NR; ++r) acc[m][r] = tile[m * NR + r];
+  }
+}
+
 /// MR outputs, NR vectors of samples at a time. The last ones overlap those before them where they are fewer:
 /// they are computed once more, to the same end.
 template <Storage storage, int MR, int NR>
@@ -39,17 +57,22 @@ KRONSPARSE_INLINE void columns_as(const ColumnsArgs& args) {
       x += args.x_stride;
       weights += args.weights_step;
     }
+    if (args.bias != nullptr) {
+#pragma GCC unroll 8
+      for (int m = 0; m < MR; ++m) {
+        if (m == args.rows) break;
+        const Vf bias = load_group<1>(args.bias + m);
+#pragma GCC unroll 6
+        for (int r = 0; r < NR; ++r) acc[m][r] += bias;
+      }
+    }
+    if (args.activation != Act::none) activate_all(args.activation, acc);
     uint16_t* y = args.y + first;
 #pragma GCC unroll 8
     for (int m = 0; m < MR; ++m) {
       if (m == args.rows) break;
 #pragma GCC unroll 6
-      for (int r = 0; r < NR; ++r) {
-        Vf v = acc[m][r];
-        if (args.bias != nullptr) v += load_group<1>(args.bias + m);
-        if (args.activation != Act::none) v = activate(args.activation, v);
-        store_as<storage, float>(y + r * all, v);
-      }
+      for (int r = 0; r < NR; ++r) store_as<storage, float>(y + r * all, acc[m][r]);
       y += args.y_stride;
     }
   }
