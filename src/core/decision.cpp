@@ -158,16 +158,26 @@ std::vector<Assessment> accepted_for(const Step& step, Operation operation, cons
   return accepted_from(table, step.problem, device, forced);
 }
 
-DecidedStep choose_packing(Step step, Operation operation, const BackendEntry& backend, Device device,
-                           const Forced& forced) {
+Assessment cheapest_packing(const Step& step, Operation operation, const BackendEntry& backend, Device device,
+                            const Forced& forced) {
   std::vector<Assessment> all = accepted_for(step, operation, backend, device, forced);
   const bool packs = step.problem.operation != Operation::gradient;
   const auto cost = [&](const Assessment& one) {
     return one.proposal.seconds + (packs ? one.proposal.packing_seconds : 0);
   };
-  const auto best = std::ranges::min_element(all, {}, cost);
-  return {std::move(step), best->implementation, best->proposal.make(), best->proposal.seconds,
-          best->proposal.packing_seconds};
+  return std::move(*std::ranges::min_element(all, {}, cost));
+}
+
+DecidedStep with_executor(Step step, const Assessment& chosen) {
+  const Proposal& proposal = chosen.proposal;
+  return {std::move(step), chosen.implementation, proposal.make(), proposal.seconds,
+          proposal.packing_seconds};
+}
+
+DecidedStep choose_packing(Step step, Operation operation, const BackendEntry& backend, Device device,
+                           const Forced& forced) {
+  const Assessment chosen = cheapest_packing(step, operation, backend, device, forced);
+  return with_executor(std::move(step), chosen);
 }
 
 bool is_wanted(const Decision& decision, const Step& step, const Operands& operands) {

@@ -94,7 +94,13 @@ void complete(Decision& decision);
 /// The implementation that steps of a chain must take: any, where the forced one takes whole chains only.
 [[nodiscard]] Forced forced_for_steps(const BackendEntry& backend, const Forced& forced);
 
-/// The cheapest way to run a step that packs its values at each run.
+/// The cheapest way to run a step that packs its values at each run, not made yet: on a GPU, to make an
+/// executor takes longer than to find it.
+[[nodiscard]] Assessment cheapest_packing(const Step& step, Operation operation, const BackendEntry& backend,
+                                          Device device, const Forced& forced);
+/// A step with its executor made.
+[[nodiscard]] DecidedStep with_executor(Step step, const Assessment& chosen);
+/// The cheapest way, made.
 [[nodiscard]] DecidedStep choose_packing(Step step, Operation operation, const BackendEntry& backend,
                                          Device device, const Forced& forced);
 

@@ -63,9 +63,9 @@ std::size_t PackedValues::State::bytes() const {
   return bytes_of(entries);
 }
 
-std::optional<DecidedStep> PackedValues::State::fitting(const Step& step, const Plan::State& plan,
-                                                        std::span<const PackedEntry> packed) const {
-  std::optional<DecidedStep> best;
+std::vector<PackedValues::State::Fitting> PackedValues::State::ways_that_fit(
+    const Step& step, const Plan::State& plan, std::span<const PackedEntry> packed) const {
+  std::vector<Fitting> all;
   for (const PackedEntry& entry : packed) {
     if (entry.factor != step.factor || entry.factors != step.problem.chain.size()) continue;
     for (const Implementation& implementation : backend->implementations) {
@@ -73,16 +73,27 @@ std::optional<DecidedStep> PackedValues::State::fitting(const Step& step, const 
       const bool is_theirs = entry.order.is_as_given() || implementation.name == entry.order.family;
       const bool is_free = step.problem.operation != plan.problem.operation;  // as accepted_for says
       if (!is_theirs || (!is_free && plan.forced().leaves_out(implementation.name))) continue;
-      const Proposal proposal = implementation.propose(step.problem, device, &entry.order);
-      if (!proposal.refusal.empty() || (best && best->seconds <= proposal.seconds)) continue;
-      std::shared_ptr<const Executor> executor = proposal.make();
-      if (executor->order() != entry.order) continue;
-      best = DecidedStep{
-          step,        &implementation, std::move(executor), proposal.seconds, proposal.packing_seconds,
-          entry.memory};
+      Proposal proposal = implementation.propose(step.problem, device, &entry.order);
+      if (proposal.refusal.empty()) all.push_back({{&implementation, std::move(proposal)}, &entry});
     }
   }
-  return best;
+  std::ranges::stable_sort(all, {}, [](const Fitting& one) { return one.way.proposal.seconds; });
+  return all;
+}
+
+std::optional<DecidedStep> PackedValues::State::made_of(const Step& step, std::span<const Fitting> all) {
+  for (const Fitting& one : all) {
+    DecidedStep decided = with_executor(step, one.way);
+    if (decided.executor->order() != one.entry->order) continue;
+    decided.kept = one.entry->memory;
+    return decided;
+  }
+  return {};
+}
+
+std::optional<DecidedStep> PackedValues::State::fitting(const Step& step, const Plan::State& plan,
+                                                        std::span<const PackedEntry> packed) const {
+  return made_of(step, ways_that_fit(step, plan, packed));
 }
 
 /// Keeps the order of the fastest kernel, unless one of those packed is nearly as good, or there is no room;
@@ -123,9 +134,9 @@ double PackedValues::State::fitting_seconds(const Problem& problem, const Plan::
                                             std::span<const PackedEntry> packed) const {
   double sum = 0;
   for (const Step& step : make_steps(problem)) {
-    const std::optional<DecidedStep> fits = fitting(step, plan, packed);
-    if (!fits) return std::numeric_limits<double>::infinity();
-    sum += fits->seconds;
+    const std::vector<Fitting> fits = ways_that_fit(step, plan, packed);
+    if (fits.empty()) return std::numeric_limits<double>::infinity();
+    sum += fits.front().way.proposal.seconds;
   }
   return sum;
 }
@@ -206,9 +217,10 @@ std::shared_ptr<const Decision> PackedValues::State::decide_with_packed(const Pl
   const Problem problem = plan.with(batch);
   const std::scoped_lock lock(mutex);
   if (problem.chain.size() > 1 && problem.operation != Operation::gradient && !stores)
-    if (std::optional<DecidedStep> whole = fitting(whole_step(problem), plan, entries);
-        whole && whole->seconds <= fitting_seconds(problem, plan, entries))
-      return fitted.add({plan.number, batch, stores}, decision_of(problem, *std::move(whole)));
+    if (const std::vector<Fitting> ways = ways_that_fit(whole_step(problem), plan, entries);
+        !ways.empty() && ways.front().way.proposal.seconds <= fitting_seconds(problem, plan, entries))
+      if (std::optional<DecidedStep> whole = made_of(whole_step(problem), ways))
+        return fitted.add({plan.number, batch, stores}, decision_of(problem, *std::move(whole)));
   Decision decision = make_decision(problem, [&](Step step) {
     if (step.problem.operation == Operation::gradient)
       return choose_packing(std::move(step), plan.problem.operation, *backend, device, plan.forced());

@@ -85,26 +85,30 @@ std::shared_ptr<const Decision> Plan::State::decide(const Batch& batch, bool sto
   auto& table = stores ? storing : decisions;
   if (auto found = table.find(batch)) return found;
   const Problem of_batch = with(batch);
-  std::optional<Decision> apart;
-  const auto decide_apart = [&]() -> Decision& {
-    if (!apart)
-      apart = make_decision(of_batch, [&](Step step) {
-        return choose_packing(std::move(step), problem.operation, *backend, device,
-                              stores ? forced_for_steps(*backend, forced()) : forced());
-      });
-    return *apart;
+  const Forced of_steps = stores ? forced_for_steps(*backend, forced()) : forced();
+  const auto cheapest = [&](const Step& step) {
+    return cheapest_packing(step, problem.operation, *backend, device, of_steps);
   };
+  std::vector<Assessment> apart;  // of the steps, where they were asked for
   if (!stores) {
-    std::vector<Assessment> whole = accepted_for_whole(of_batch, *backend, device, forced(), true, [&] {
-      return decide_apart().seconds + decide_apart().packing_seconds;
-    });
-    if (!whole.empty()) {
-      const Proposal& best = whole.front().proposal;
-      return table.add(batch, decision_of(of_batch, {whole_step(of_batch), whole.front().implementation,
-                                                     best.make(), best.seconds, best.packing_seconds}));
-    }
+    const auto seconds_apart = [&] {
+      double seconds = 0;
+      for (const Step& step : make_steps(of_batch)) {
+        apart.push_back(cheapest(step));
+        seconds += apart.back().proposal.seconds + apart.back().proposal.packing_seconds;
+      }
+      return seconds;
+    };
+    const std::vector<Assessment> whole =
+        accepted_for_whole(of_batch, *backend, device, forced(), true, seconds_apart);
+    if (!whole.empty())
+      return table.add(batch, decision_of(of_batch, with_executor(whole_step(of_batch), whole.front())));
   }
-  return table.add(batch, std::move(decide_apart()));
+  std::size_t at = 0;
+  return table.add(batch, make_decision(of_batch, [&](Step step) {
+                     const Assessment chosen = at < apart.size() ? std::move(apart[at++]) : cheapest(step);
+                     return with_executor(std::move(step), chosen);
+                   }));
 }
 
 std::shared_ptr<const Decision> Plan::State::decision_for(const Batch& batch,

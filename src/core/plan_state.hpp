@@ -139,7 +139,17 @@ struct PackedValues::State {
   std::atomic<bool> are_fresh = false;
 
  private:
+  /// A way to run a step with values in an order that is packed.
+  struct Fitting {
+    Assessment way;
+    const PackedEntry* entry;
+  };
   [[nodiscard]] std::size_t limit() const;
+  /// Such ways, the fastest first, not made yet.
+  [[nodiscard]] std::vector<Fitting> ways_that_fit(const Step& step, const Plan::State& plan,
+                                                   std::span<const PackedEntry> packed) const;
+  /// The first of them, made.
+  [[nodiscard]] static std::optional<DecidedStep> made_of(const Step& step, std::span<const Fitting> all);
   /// The best way to read values in an order that is packed.
   [[nodiscard]] std::optional<DecidedStep> fitting(const Step& step, const Plan::State& plan,
                                                    std::span<const PackedEntry> packed) const;

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from types import SimpleNamespace
 
 import bench_helpers
@@ -19,7 +21,7 @@ from kronsparse import _native
 from kronsparse.bench import accuracy, machine, sweep
 from kronsparse.bench.__main__ import main
 from kronsparse.bench.arena import Arena
-from kronsparse.bench.c_api import Library
+from kronsparse.bench.c_api import Library, find_library
 from kronsparse.bench.contest import Contender, Table, hold_contest
 from kronsparse.bench.devices import CpuDevice
 from kronsparse.bench.energy import NvmlMeter
@@ -473,3 +475,39 @@ def test_a_whole_run_on_an_opencl_device(tmp_path, capsys):
     measured = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
     times = [row for row in measured if row.get("contender") == "kronsparse"]
     assert len(times) == 1 and times[0]["status"] == "ok", times
+
+
+def tool(name):
+    """A program of tools/ as a module."""
+    loader = SourceFileLoader(name.replace("-", "_"), str(machine.REPOSITORY / "tools" / name))
+    module = module_from_spec(spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+def test_bench_opencl_checks_times_and_goes_on(tmp_path, capsys, monkeypatch):
+    why = _native.why_unusable("opencl:0")
+    if why:
+        pytest.skip(f"needs an OpenCL device: {why}")
+    bench, rows = tool("bench-opencl"), tmp_path / "rows.jsonl"
+    monkeypatch.setattr(bench, "TURNS_BYTES", 1 << 20)
+    call = ["bench-opencl", "--out", str(rows), "--batch", "40", "--min-time", "0", "--suite"]
+    call += ["2x8x5x4 1x3x70x1", "--library", str(find_library()), "--cpu"]
+    monkeypatch.setattr(sys, "argv", [*call, "--dtypes", "f32"])
+    assert bench.main() == 0
+    monkeypatch.setattr(sys, "argv", [*call, "--dtypes", "f32,bf16"])
+    assert bench.main() == 0
+    said = capsys.readouterr().out
+    assert "of f32's time in the median of 2" in said and "0 wrong" in said, said
+    measured = [row for row in read_rows(rows) if row["record"] == "row"]
+    assert len(measured) == 16, "two patterns, two layouts, two dtypes, two devices, each once"
+    assert all(row["status"] == "ok" and row["error_worst"] < 1 for row in measured), measured
+    # One element is expected to be another than the device has: the sums that it is a term of must be wrong.
+    right = bench.Repeated.elements
+    monkeypatch.setattr(bench.Repeated, "elements", lambda self, at: right(self, at) + 0.01 * (at == 3))
+    monkeypatch.setattr(sys, "argv", [*call, "--dtypes", "f32", "--out", str(tmp_path / "wrong.jsonl")])
+    assert bench.main() == 1
+    assert "as far from the sum in f64 as rounding explains" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", [*call, "--device", "opencl:no such"])
+    with pytest.raises(SystemExit, match=r"--device: opencl:no such given, must be one of .*opencl:0"):
+        bench.main()

@@ -5,9 +5,11 @@
 
 #include <array>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "core/decision.hpp"
 #include "expect_error.hpp"
 
 namespace kronsparse {
@@ -150,6 +152,44 @@ TEST(Candidates, AnInvalidProblemIsAnError) {
   Problem bad = even;
   bad.batch = -1;
   expect_code(ErrorCode::invalid_argument, "batch", [&] { (void)candidates(bad); });
+}
+
+int made_executors = 0;
+
+/// Runs nothing, and is counted.
+class CountedExecutor final : public Executor {
+ public:
+  CountedExecutor() { ++made_executors; }
+  [[nodiscard]] const PackedOrder& order() const noexcept override { return no_order; }
+  void pack(const void*, void*, Stream) const override {}
+  void run(const Operands&, const Weights&) const override {}
+};
+
+template <int Seconds, int PackingSeconds>
+Proposal accept_counted(const Problem&, Device, const PackedOrder*) {
+  return {.seconds = Seconds, .packing_seconds = PackingSeconds, .make = [] {
+            return std::make_unique<CountedExecutor>();
+          }};
+}
+
+// To compare the steps of a chain with the chain in one pass, none of them is made.
+TEST(Choice, FindsTheCheapestWithoutMakingIt) {
+  constexpr std::array<Implementation, 3> ways = {{
+      {"packs-long", Backend::cpu, "", accept_counted<1, 9>},
+      {"packs-fast", Backend::cpu, "", accept_counted<3, 1>},
+      {"slow", Backend::cpu, "", accept_counted<9, 0>},
+  }};
+  BackendEntry backend = cpu_backend();
+  backend.implementations = ways;
+  const Step step = whole_step(even);
+  const auto cheapest = [&] { return cheapest_packing(step, Operation::multiply, backend, {}, {}); };
+  made_executors = 0;
+  EXPECT_EQ(cheapest().implementation->name, "packs-fast");
+  EXPECT_EQ(made_executors, 0);
+  const DecidedStep decided = with_executor(step, cheapest());
+  EXPECT_EQ(decided.implementation->name, "packs-fast");
+  EXPECT_EQ(decided.seconds + decided.packing_seconds, 4);
+  EXPECT_EQ(made_executors, 1);
 }
 
 }  // namespace

@@ -3,14 +3,20 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "cpu/scratch.hpp"
+#include "cpu/simd/drivers.hpp"
 #include "cpu/simd/kernel_set.hpp"
 #include "cpu/simd/weights.hpp"
+#include "cpu/turned.hpp"
 #include "exact.hpp"
+#include "kronsparse/dtype.hpp"
+#include "kronsparse/plan.hpp"
 
 namespace kronsparse {
 namespace {
@@ -55,6 +61,60 @@ TEST(Simd, WeightsThatDoNotFitL2) {
                            "bf16 batch_first B=70 5x48x48x32"}) {
     expect_exact(Problem::parse(text));
   }
+}
+
+/// y of a problem in 16-bit storage, by plain loops or with samples turned into columns. Small integers:
+/// everything is exact.
+std::vector<std::uint16_t> product(const Problem& problem, bool is_turned) {
+  const bool is_half = problem.dtype == DType::f16;
+  const auto stored = [=](std::int64_t number) {
+    const auto real = static_cast<float>(number);
+    return is_half ? Half(real).bits : BFloat16(real).bits;
+  };
+  const auto numbers = [&](std::int64_t count, std::int64_t factor) {
+    std::vector<std::uint16_t> all;
+    for (std::int64_t e = 0; e < count; ++e) all.push_back(stored(e * factor % 31 % 3 - 1));
+    return all;
+  };
+  const std::vector<std::uint16_t> x = numbers(problem.batch * problem.x_stride(), 7);
+  const std::vector<std::uint16_t> values = numbers(problem.pattern().nnz(), 11);
+  const std::vector<std::uint16_t> bias = numbers(problem.out_features(), 13);
+  std::vector<std::uint16_t> y(static_cast<std::size_t>(problem.batch * problem.y_stride()), 0x7fff);
+  const Operands operands{.x = x.data(), .y = y.data(), .bias = problem.bias ? bias.data() : nullptr};
+  if (!is_turned) {
+    Plan(problem, values.data(), {}, "reference").run(operands);
+    return y;
+  }
+  const auto executor = make_turned(problem, 1e-3, [](const Problem& part) {
+    return simd::make_columns(part, *simd::isa_baseline.f32, "test", true);
+  });
+  auto packed = make_aligned<std::byte>(executor->order().bytes);
+  executor->pack(values.data(), packed.get(), nullptr);
+  executor->run(operands, {packed.get()});
+  return y;
+}
+
+// Fewer samples or features than are turned at once, and numbers of them that eight does not divide; blocks
+// of samples, of i and of j whose last is smaller; few outputs, whose x is read as it lies, and many;
+// strides.
+TEST(Turned, IsTheSameProduct) {
+  for (const char* text :
+       {"bf16 batch_first B=5 2x2x2x1", "bf16 batch_first B=33 1x2x3x1", "f16 batch_first B=37 3x3x5x9 +bias",
+        "bf16 batch_first B=421 7x4x4x3 +bias +relu", "f16 batch_first B=401 2x33x65x10 +bias +relu",
+        "bf16 batch_first B=41 1x850x20x37 +bias", "bf16 batch_first B=50 2x3x2912x3",
+        "transposed f16 batch_first B=200 3x20x7x5", "bf16 batch_first B=70 301x9x30x1",
+        "bf16 batch_first B=40 3x5x11x7 cols_stride=240 rows_stride=109"}) {
+    const Problem problem = Problem::parse(text);
+    EXPECT_EQ(product(problem, true), product(problem, false)) << text;
+  }
+}
+
+TEST(Turned, TakesProductsOfHalvesInRows) {
+  EXPECT_TRUE(can_be_turned(Problem::parse("bf16 batch_first B=32 1x2x3x5")));
+  EXPECT_FALSE(can_be_turned(Problem::parse("bf16 batch_first B=31 1x2x3x5")));
+  EXPECT_FALSE(can_be_turned(Problem::parse("bf16 batch_last B=32 1x2x3x5")));
+  EXPECT_FALSE(can_be_turned(Problem::parse("f32 batch_first B=32 1x2x3x5")));
+  EXPECT_FALSE(can_be_turned(Problem::parse("gradient f16 batch_first B=32 1x2x3x5")));
 }
 
 // Lines of three rows, two each, then those of what follows, one each: two at a time, all in four calls.

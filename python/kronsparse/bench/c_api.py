@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -43,6 +44,23 @@ class _Problem(ctypes.Structure):
         *((name, ctypes.c_int) for name in ("dtype", "layout", "operation", "mode", "bias", "activation")),
         *((name, ctypes.c_int64) for name in ("cols_stride", "rows_stride")),
     ]
+
+
+class _Device(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char * 32),
+        ("description", ctypes.c_char * 160),
+        ("cache_bytes", ctypes.c_size_t),
+    ]
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """A device that can be used now."""
+
+    name: str
+    description: str
+    cache_bytes: int
 
 
 class _Operands(ctypes.Structure):
@@ -172,6 +190,36 @@ class Plan:
         self.close()
 
 
+class Timer:
+    """Seconds between marks that the device passes; a context manager."""
+
+    def __init__(self, library: Library, device: str) -> None:
+        self._library = library
+        self._handle = ctypes.c_void_p()
+        self._marks = 0
+        library._call("kronsparse_timer_create", device.encode(), None, ctypes.byref(self._handle))
+
+    def mark(self) -> None:
+        """Enqueues a mark behind the work so far."""
+        self._library._call("kronsparse_timer_mark", self._handle)
+        self._marks += 1
+
+    def seconds(self) -> list[float]:
+        """Waits for the marks; the seconds between each and the next."""
+        found = (ctypes.c_double * max(1, self._marks - 1))()
+        count = ctypes.c_size_t()
+        self._library._call(
+            "kronsparse_timer_seconds", self._handle, found, max(0, self._marks - 1), ctypes.byref(count)
+        )
+        return list(found[: count.value])
+
+    def __enter__(self) -> Timer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._library._dll.kronsparse_timer_destroy(self._handle)
+
+
 class Library:
     """The loaded shared library."""
 
@@ -183,6 +231,7 @@ class Library:
             "kronsparse_version": (text, []),
             "kronsparse_last_error": (text, []),
             "kronsparse_status_name": (text, [ctypes.c_int]),
+            "kronsparse_devices": (ctypes.c_int, [pointer, ctypes.c_size_t, pointer]),
             "kronsparse_problem_parse": (ctypes.c_int, [text, pointer]),
             "kronsparse_predict": (ctypes.c_int, [pointer, text, text, pointer]),
             "kronsparse_plan_create": (ctypes.c_int, [pointer, pointer, text, text, pointer]),
@@ -192,7 +241,12 @@ class Library:
             "kronsparse_free": (ctypes.c_int, [text, pointer]),
             "kronsparse_copy_from_host": (ctypes.c_int, [text, pointer, pointer, ctypes.c_size_t, pointer]),
             "kronsparse_copy_to_host": (ctypes.c_int, [text, pointer, pointer, ctypes.c_size_t, pointer]),
+            "kronsparse_copy": (ctypes.c_int, [text, pointer, pointer, ctypes.c_size_t, pointer]),
             "kronsparse_synchronise": (ctypes.c_int, [text, pointer]),
+            "kronsparse_timer_create": (ctypes.c_int, [text, pointer, pointer]),
+            "kronsparse_timer_mark": (ctypes.c_int, [pointer]),
+            "kronsparse_timer_seconds": (ctypes.c_int, [pointer, pointer, ctypes.c_size_t, pointer]),
+            "kronsparse_timer_destroy": (None, [pointer]),
             "kronsparse_plan_implementation": (text, [pointer]),
             "kronsparse_plan_destroy": (None, [pointer]),
         }
@@ -205,6 +259,14 @@ class Library:
     def version(self) -> str:
         """The version of the library, as in "0.1.0"."""
         return str(self._dll.kronsparse_version().decode())
+
+    def devices(self) -> list[DeviceInfo]:
+        """Those that can be used now, the CPU first."""
+        count = ctypes.c_size_t()
+        self._call("kronsparse_devices", None, 0, ctypes.byref(count))
+        found = (_Device * count.value)()
+        self._call("kronsparse_devices", found, count.value, ctypes.byref(count))
+        return [DeviceInfo(one.name.decode(), one.description.decode(), one.cache_bytes) for one in found]
 
     def plan(
         self,
@@ -249,6 +311,14 @@ class Library:
     def copy_to_host(self, device: str, to: int, source: int, size: int) -> None:
         """From a device's memory to the host's."""
         self._call("kronsparse_copy_to_host", device.encode(), to, source, size, None)
+
+    def copy(self, device: str, to: int, source: int, size: int) -> None:
+        """Within a device's memory; the two do not overlap."""
+        self._call("kronsparse_copy", device.encode(), to, source, size, None)
+
+    def timer(self, device: str) -> Timer:
+        """A clock of the device's own, for work that is enqueued without a stream."""
+        return Timer(self, device)
 
     def synchronise(self, device: str) -> None:
         """Waits for what was enqueued."""

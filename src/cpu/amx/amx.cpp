@@ -17,13 +17,17 @@ namespace kronsparse {
 namespace amx {
 namespace {
 
+/// Neighbouring j that no driver sorts: samples become columns first.
+bool is_turned(const Problem& problem) { return can_be_turned(problem) && j_block(problem.pattern().d) == 0; }
+
 std::string refuse(const KernelSet& kernels, const Problem& problem) {
   if (problem.dtype != DType::bf16 && problem.dtype != DType::f16)
     return message("needs dtype f16 or bf16; here {}", name(problem.dtype));
   if (problem.operation == Operation::gradient) return "multiplies only; here the operation is gradient";
-  const bool batch_first = problem.layout == Layout::batch_first;
-  if (batch_first && j_block(problem.pattern().d) == 0)
-    return message("needs d = 1, 2, 4, 8 or a multiple of 16 in batch_first; here {}", problem.pattern().d);
+  if (problem.layout == Layout::batch_first && j_block(problem.pattern().d) == 0 && !is_turned(problem))
+    return message("needs d = 1, 2, 4, 8 or a multiple of 16 for so few samples in batch_first; here {}",
+                   problem.pattern().d);
+  const bool batch_first = problem.layout == Layout::batch_first && !is_turned(problem);
   // Two blocks of two strips, for every j that is taken together, and room for weights.
   const std::int64_t depth = simd::shape_of(problem).depth;
   const std::int64_t most =
@@ -48,7 +52,8 @@ RealCosts costs_of_reals(const Problem& problem) {
   return j_block(problem.pattern().d) == 16 ? RealCosts{1e-9, 1e-9} : RealCosts{6.5e-10, 6.5e-10};
 }
 
-double seconds_alone(const Problem& problem) {
+double seconds_alone(const Problem& given) {
+  const Problem problem = is_turned(given) ? turned(given) : given;
   // 1.4 times what a Xeon takes: so are the predictions of simd, with which these are compared.
   constexpr double seconds_per_run = 1e-6;
   constexpr double seconds_per_product = 2.5e-8;  // of two tiles, beside a busy sibling; 1e-8 without
@@ -63,13 +68,21 @@ double seconds_alone(const Problem& problem) {
   const double packing = parts(shape.batch, tile_rows) * tile_rows *
                          (parts(shape.depth, format.terms) * format.terms * costs.x +
                           parts(shape.outs, tile_rows) * tile_rows * costs.y);
-  return seconds_per_run + static_cast<double>(shape.a) * static_cast<double>(shape.d) *
-                               (products * seconds_per_product + packing);
+  return seconds_per_run + (is_turned(given) ? turning_seconds(given) : 0.0) +
+         static_cast<double>(shape.a) * static_cast<double>(shape.d) *
+             (products * seconds_per_product + packing);
 }
 
 std::unique_ptr<Executor> make(const KernelSet& kernels, const Problem& problem) {
+  if (is_turned(problem)) {
+    return make_turned(problem, seconds_alone(problem), [&kernels](const Problem& part) {
+      constexpr double on_one_thread = 0;
+      return make_columns({part, kernels, on_one_thread});
+    });
+  }
   const Job job{problem, kernels, seconds_alone(problem)};
-  return problem.layout == Layout::batch_first ? make_rows(job) : make_columns(job);
+  if (problem.layout == Layout::batch_first) return make_rows(job);
+  return make_columns(job);
 }
 
 /// `is_for_tests`: days, so that nobody chooses it.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t sums_stride = std::int64_t{2} * tile_rows;
 
-class ColumnsExecutor final : public Executor {
+class ColumnsExecutor final : public ColumnsDriver {
  public:
   explicit ColumnsExecutor(const Job& job)
       : job_(job),
@@ -39,21 +39,28 @@ class ColumnsExecutor final : public Executor {
 
   void run(const Operands& given, const Weights& weights) const override {
     const RunOperands operands(given, weights);
-    const std::int64_t blocks = (shape_.batch + column_block_ - 1) / column_block_;
-    // Neighbouring tasks share (i, j), whose weights then stay in cache.
-    const std::int64_t tasks = shape_.a * shape_.d * blocks;
-    const auto run_range = [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
-      auto* sums = reinterpret_cast<float*>(scratch + 2 * block_bytes());
-      const auto make = [&](std::int64_t task, std::int64_t place) {
-        return block_at(task, blocks, operands.x, scratch + place * block_bytes());
-      };
-      const auto compute = [&](Block& block, Block& next) {
-        pack_until(block, lines());
-        run_block(operands, block, next, sums);
-      };
-      run_in_turn(job_.kernels, first, last, make, compute);
+    simd::parallel_ranges(tasks(), threads_for(job_.seconds_alone), scratch_bytes(),
+                          [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
+                            run_tasks(operands, first, last, scratch);
+                          });
+  }
+
+  [[nodiscard]] std::size_t scratch_bytes() const override {
+    return static_cast<std::size_t>(2 * block_bytes()) + 4 * tile_sums * sizeof(float);
+  }
+  // Neighbouring tasks share (i, j), whose weights then stay in cache.
+  [[nodiscard]] std::int64_t tasks() const override { return shape_.a * shape_.d * column_blocks(); }
+  void run_tasks(const RunOperands& operands, std::int64_t first, std::int64_t last,
+                 std::byte* scratch) const override {
+    auto* sums = reinterpret_cast<float*>(scratch + 2 * block_bytes());
+    const auto make = [&](std::int64_t task, std::int64_t place) {
+      return block_at(task, column_blocks(), operands.x, scratch + place * block_bytes());
     };
-    simd::parallel_ranges(tasks, threads_for(job_.seconds_alone), scratch_bytes(), run_range);
+    const auto compute = [&](Block& block, Block& next) {
+      pack_until(block, lines());
+      run_block(operands, block, next, sums);
+    };
+    run_in_turn(job_.kernels, first, last, make, compute);
   }
 
  private:
@@ -69,8 +76,8 @@ class ColumnsExecutor final : public Executor {
   [[nodiscard]] std::int64_t block_bytes() const {
     return (column_block_ + tile_rows - 1) / tile_rows * weights_.x_strip_bytes();
   }
-  [[nodiscard]] std::size_t scratch_bytes() const {
-    return static_cast<std::size_t>(2 * block_bytes()) + 4 * tile_sums * sizeof(float);
+  [[nodiscard]] std::int64_t column_blocks() const {
+    return (shape_.batch + column_block_ - 1) / column_block_;
   }
 
   [[nodiscard]] Block block_at(std::int64_t task, std::int64_t blocks, const void* x,
@@ -182,6 +189,6 @@ void ColumnsExecutor::finish(const Operands& operands, const Block& block, std::
 
 }  // namespace
 
-std::unique_ptr<Executor> make_columns(const Job& job) { return std::make_unique<ColumnsExecutor>(job); }
+std::unique_ptr<ColumnsDriver> make_columns(const Job& job) { return std::make_unique<ColumnsExecutor>(job); }
 
 }  // namespace kronsparse::amx

@@ -6,6 +6,7 @@
 
 #include "core/implementation.hpp"
 #include "cpu/amx/kernel_set.hpp"
+#include "cpu/turned.hpp"
 
 namespace kronsparse::amx {
 
@@ -20,8 +21,8 @@ struct Job {
   }
 };
 
-/// Outputs k are rows of tiles, samples are columns: batch_last.
-[[nodiscard]] std::unique_ptr<Executor> make_columns(const Job& job);
+/// Outputs k are rows of tiles, samples are columns: batch_last, and what is turned into it.
+[[nodiscard]] std::unique_ptr<ColumnsDriver> make_columns(const Job& job);
 
 /// Samples are rows of tiles, outputs k are columns: batch_first.
 [[nodiscard]] std::unique_ptr<Executor> make_rows(const Job& job);

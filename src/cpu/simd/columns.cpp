@@ -19,12 +19,13 @@ namespace kronsparse::simd {
 namespace {
 
 template <class Real>
-class ColumnsExecutor final : public Executor {
+class ColumnsExecutor final : public ColumnsDriver {
  public:
-  ColumnsExecutor(const Problem& problem, const KernelSet<Real>& kernels, std::string_view implementation)
+  ColumnsExecutor(const Problem& problem, const KernelSet<Real>& kernels, std::string_view implementation,
+                  bool on_one_thread)
       : problem_(problem),
         kernels_(kernels),
-        seconds_alone_(seconds_alone(problem, kernels)),
+        seconds_alone_(on_one_thread ? 0 : seconds_alone(problem, kernels)),
         shape_(shape_of(problem)),
         depth_(shape_.depth * shape_.unit),
         columns_(shape_.batch * shape_.unit),
@@ -44,33 +45,47 @@ class ColumnsExecutor final : public Executor {
 
   void run(const Operands& given, const Weights& weights) const override {
     const RunOperands operands(given, weights);
-    const std::int64_t blocks = (columns_ + column_block_ - 1) / column_block_;
-    const std::int64_t ranges = (k_panels_ + panel_range_ - 1) / panel_range_;
-    // Neighbouring tasks share (i, j), whose weights then stay in cache.
-    const std::int64_t tasks = shape_.a * shape_.d * blocks * ranges;
-    const auto run_range = [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
-      Real* sums = reinterpret_cast<Real*>(scratch);
-      Real* slices = sums + sums_size_;
-      Real* other_slices = slices + slices_size();
-      bool is_copied = false;
-      Outbox<Real> outbox;
-      for (std::int64_t task = first; task < last; ++task) {
-        const Part part = part_at(task, blocks, ranges);
-        Next next;
-        next.outbox = sends() ? &outbox : nullptr;
-        if (task + 1 < last) {
-          next_of(operands.x, part, part_at(task + 1, blocks, ranges), next);
-          next.slices = other_slices;
-        }
-        run_part(operands, part, slices, is_copied, sums, next);
-        is_copied = copies_ahead();
-        if (!copies_ahead() || next.rows == 0) continue;
-        copy_rows(operands.x, next, next.rows);
-        std::swap(slices, other_slices);
+    parallel_ranges(tasks(), threads_for(seconds_alone_), scratch_bytes(),
+                    [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
+                      run_tasks(operands, first, last, scratch);
+                    });
+  }
+
+  [[nodiscard]] std::size_t scratch_bytes() const override {
+    return static_cast<std::size_t>(slices_size() * (copies_ahead() ? 2 : 1) + sums_size_) * sizeof(Real);
+  }
+  // Neighbouring tasks share (i, j), whose weights then stay in cache.
+  [[nodiscard]] std::int64_t tasks() const override {
+    return shape_.a * shape_.d * column_blocks() * panel_ranges();
+  }
+  void run_tasks(const RunOperands& operands, std::int64_t first, std::int64_t last,
+                 std::byte* scratch) const override {
+    const std::int64_t blocks = column_blocks();
+    const std::int64_t ranges = panel_ranges();
+    Real* sums = reinterpret_cast<Real*>(scratch);
+    Real* slices = sums + sums_size_;
+    Real* other_slices = slices + slices_size();
+    bool is_copied = false;
+    Outbox<Real> outbox;
+    for (std::int64_t task = first; task < last; ++task) {
+      const Part part = part_at(task, blocks, ranges);
+      if (in_place_) {
+        run_in_place(operands, part);
+        continue;
       }
-      if (sends()) kernels_.send(outbox);
-    };
-    parallel_ranges(tasks, threads_for(seconds_alone_), scratch_bytes(), run_range);
+      Next next;
+      next.outbox = sends() ? &outbox : nullptr;
+      if (task + 1 < last) {
+        next_of(operands.x, part, part_at(task + 1, blocks, ranges), next);
+        next.slices = other_slices;
+      }
+      run_part(operands, part, slices, is_copied, sums, next);
+      is_copied = copies_ahead();
+      if (!copies_ahead() || next.rows == 0) continue;
+      copy_rows(operands.x, next, next.rows);
+      std::swap(slices, other_slices);
+    }
+    if (sends()) kernels_.send(outbox);
   }
 
  private:
@@ -103,9 +118,8 @@ class ColumnsExecutor final : public Executor {
     return stream_ && kernels_.send != nullptr && shape_.outs > shape_.depth;
   }
   [[nodiscard]] std::int64_t slices_size() const { return depth_block_ * column_block_padded(); }
-  [[nodiscard]] std::size_t scratch_bytes() const {
-    return static_cast<std::size_t>(slices_size() * (copies_ahead() ? 2 : 1) + sums_size_) * sizeof(Real);
-  }
+  [[nodiscard]] std::int64_t column_blocks() const { return (columns_ + column_block_ - 1) / column_block_; }
+  [[nodiscard]] std::int64_t panel_ranges() const { return (k_panels_ + panel_range_ - 1) / panel_range_; }
   [[nodiscard]] std::int64_t column_block_padded() const {
     return (column_block_ + kernels_.lanes - 1) / kernels_.lanes * kernels_.lanes;
   }
@@ -164,6 +178,7 @@ class ColumnsExecutor final : public Executor {
     }
   }
 
+  void run_in_place(const RunOperands& operands, const Part& part) const;
   void copy_row(const void* x, const Part& part, std::int64_t l, std::int64_t t, std::int64_t t_end,
                 Real* slices) const;
   void run_panel(const RunOperands& operands, const Part& part, std::int64_t panel, std::int64_t t,
@@ -183,6 +198,7 @@ class ColumnsExecutor final : public Executor {
   std::int64_t panel_range_ = 0;
   std::int64_t sums_size_ = 0;
   bool stream_ = false;
+  bool in_place_ = false;  ///< rows of X are read as they lie
   PackedOrder order_;
 };
 
@@ -202,6 +218,8 @@ void ColumnsExecutor<Real>::choose_blocks() {
     columns = std::min(columns, std::max<std::int64_t>(slice_, columns_ * products / (4 * threads)));
   column_block_ = even_block(columns_, columns, slice_);
   stream_ = writes_around_caches(problem_);
+  in_place_ = seconds_alone_ == 0 && columns_ >= slice_ && columns_may_lie(shape_, kernels_);
+  if (in_place_) column_block_ = columns_;
 
   panel_range_ = k_panels_;
   const std::int64_t tasks = products * ((columns_ + column_block_ - 1) / column_block_);
@@ -211,6 +229,40 @@ void ColumnsExecutor<Real>::choose_blocks() {
     const std::int64_t panel_sums = tile_rows_ * column_block_padded();
     panel_range_ = std::clamp<std::int64_t>(l2 / 4 / (panel_sums * real), 1, panel_range_);
     sums_size_ = panel_range_ * panel_sums;
+  }
+}
+
+template <class Real>
+void ColumnsExecutor<Real>::run_in_place(const RunOperands& operands, const Part& part) const {
+  if constexpr (sizeof(Real) == sizeof(float)) {
+    const std::int64_t i = part.product / shape_.d;
+    const std::int64_t j = part.product % shape_.d;
+    ColumnsArgs args{};
+    args.x = static_cast<const std::uint16_t*>(operands.x) +
+             (i * shape_.depth * shape_.d + j) * shape_.x_stride + part.first_column;
+    args.x_stride = shape_.d * shape_.x_stride;
+    args.depth = depth_;
+    args.weights_step = tile_rows_;
+    args.y_stride = shape_.d * shape_.y_stride;
+    args.columns = part.columns;
+    args.storage = shape_.storage;
+    args.activation = shape_.activation;
+    float bias[max_tile_rows];
+    for (std::int64_t panel = part.first_panel; panel < part.last_panel; ++panel) {
+      const std::int64_t k = panel * tile_rows_;
+      const std::int64_t row = (i * shape_.outs + k) * shape_.d + j;
+      args.rows = static_cast<int>(std::min<std::int64_t>(tile_rows_, shape_.outs - k));
+      args.weights = static_cast<const Real*>(operands.weights) +
+                     (part.product * k_panels_ + panel) * depth_ * tile_rows_;
+      args.y = static_cast<std::uint16_t*>(operands.y) + row * shape_.y_stride + part.first_column;
+      if (problem_.bias) {
+        const auto* source = static_cast<const std::uint16_t*>(operands.bias) + row;
+        for (int m = 0; m < args.rows; ++m)
+          kernels_.widen(source + m * shape_.d, shape_.storage, bias + m, 1);
+        args.bias = bias;
+      }
+      kernels_.columns_in_place(args);
+    }
   }
 }
 
@@ -331,13 +383,13 @@ void ColumnsExecutor<Real>::run_panel(const RunOperands& operands, const Part& p
 }  // namespace
 
 template <class Real>
-std::unique_ptr<Executor> make_columns(const Problem& problem, const KernelSet<Real>& kernels,
-                                       std::string_view implementation) {
-  return std::make_unique<ColumnsExecutor<Real>>(problem, kernels, implementation);
+std::unique_ptr<ColumnsDriver> make_columns(const Problem& problem, const KernelSet<Real>& kernels,
+                                            std::string_view implementation, bool on_one_thread) {
+  return std::make_unique<ColumnsExecutor<Real>>(problem, kernels, implementation, on_one_thread);
 }
-template std::unique_ptr<Executor> make_columns<float>(const Problem&, const KernelSet<float>&,
-                                                       std::string_view);
-template std::unique_ptr<Executor> make_columns<double>(const Problem&, const KernelSet<double>&,
-                                                        std::string_view);
+template std::unique_ptr<ColumnsDriver> make_columns<float>(const Problem&, const KernelSet<float>&,
+                                                            std::string_view, bool);
+template std::unique_ptr<ColumnsDriver> make_columns<double>(const Problem&, const KernelSet<double>&,
+                                                             std::string_view, bool);
 
 }  // namespace kronsparse::simd

@@ -5,6 +5,7 @@
 
 #include "cpu/simd/drivers.hpp"
 #include "cpu/simd/weights.hpp"
+#include "cpu/turned.hpp"
 
 namespace kronsparse::simd {
 namespace {
@@ -35,6 +36,12 @@ double parts(std::int64_t total, std::int64_t part) {
   return std::ceil(static_cast<double>(total) / static_cast<double>(part));
 }
 
+/// Lanes of the last panel, where they do not fill it and so leave one by one. Panels have up to `most` times
+/// so many lanes.
+double lanes_left(std::int64_t total, std::int64_t lanes, std::int64_t most) {
+  return total % lanes == 0 ? 0 : static_cast<double>(total % (lanes * most));
+}
+
 /// Rows computed for so many, in tiles of `height`: the last tile may be one of four rows, or of one.
 double padded_rows(std::int64_t rows, int height) {
   const std::int64_t rest = rows % height;
@@ -63,7 +70,9 @@ Work work_of_rows(const Shape& shape, const KernelSet<Real>& kernels) {
     work.panels = std::ceil(lanes / (kernels.widest_full * kernels.lanes));
     work.copies = batch * parts(shape.depth, 16);
     work.move(group * depth * batch, true);
-    work.move(static_cast<double>(d * shape.outs) * batch, shape.outs * d % group == 0);
+    const double singles = lanes_left(shape.outs * d, group, kernels.widest_full * kernels.lanes / group);
+    work.move(singles * batch, false);
+    work.move((static_cast<double>(d * shape.outs) - singles) * batch, true);
     return work;
   }
   bool is_narrow = false;
@@ -88,13 +97,19 @@ Work work_of_rows(const Shape& shape, const KernelSet<Real>& kernels) {
       } else if (full) {
         work.copies += batch * parts(shape.depth, 16);
       } else if (!is_narrow) {  // all narrow segments are copied together
-        work.copies += batch * (width == d ? 1.0 : depth);
+        work.copies += batch * (d < kernels.lanes ? 1.0 : depth);
       }
     }
     is_narrow = !full;
-    const bool whole = (full || width == d) && shape.outs * width % kernels.lanes == 0;
-    work.move(count * width * static_cast<double>(shape.outs) * batch, batch_first && whole);
+    const bool whole = batch_first && (full || width == d);
+    const double singles = whole ? lanes_left(shape.outs * width, kernels.lanes, kernels.widest_panel)
+                                 : static_cast<double>(shape.outs * width);
+    work.move(count * singles * batch, false);
+    work.move(count * (static_cast<double>(shape.outs * width) - singles) * batch, true);
   }
+  // Segments that fill a vector and those that do not are two passes over x and y.
+  if (batch_first && is_narrow && d > kernels.lanes)
+    work.move((depth + static_cast<double>(shape.outs)) * static_cast<double>(d) * batch, true);
   return work;
 }
 
@@ -169,16 +184,46 @@ Work work_of(const Problem& problem, const KernelSet<Real>& kernels) {
   return {};
 }
 
-}  // namespace
-
 template <class Real>
-double seconds_alone(const Problem& problem, const KernelSet<Real>& kernels) {
-  const Work work = work_of(problem, kernels);
+double seconds_of(const Work& work, const Problem& problem, const KernelSet<Real>& kernels) {
   const double per_block = seconds_per_block + work.panels * seconds_per_panel +
                            work.copies * seconds_per_copy + work.flops / kernels.flops_per_second +
                            work.tiles * seconds_per_tile + work.vectors * sizeof(Real) / bytes_per_second +
                            work.singles * seconds_per_single;
   return seconds_per_run + static_cast<double>(problem.pattern().a) * per_block;
+}
+
+template <class Real>
+double seconds_as_it_lies(const Problem& problem, const KernelSet<Real>& kernels) {
+  return seconds_of(work_of(problem, kernels), problem, kernels);
+}
+
+template <class Real>
+double seconds_turned(const Problem& problem, const KernelSet<Real>& kernels) {
+  const Shape shape = shape_of(turned(problem));
+  Work work = work_of_columns(shape, kernels);
+  if (columns_may_lie(shape, kernels)) {
+    // No copies, and a call for all samples of a block.
+    work.copies = 0;
+    work.tiles = 0.4 * work.tiles;
+    work.vectors = static_cast<double>(shape.d * (shape.outs + shape.depth / 2) * shape.batch);
+  }
+  return seconds_of(work, problem, kernels) + turning_seconds(problem);
+}
+
+}  // namespace
+
+template <class Real>
+bool is_faster_turned(const Problem& problem, const KernelSet<Real>& kernels) {
+  return can_be_turned(problem) && seconds_turned(problem, kernels) < seconds_as_it_lies(problem, kernels);
+}
+template bool is_faster_turned<float>(const Problem&, const KernelSet<float>&);
+template bool is_faster_turned<double>(const Problem&, const KernelSet<double>&);
+
+template <class Real>
+double seconds_alone(const Problem& problem, const KernelSet<Real>& kernels) {
+  const double as_it_lies = seconds_as_it_lies(problem, kernels);
+  return can_be_turned(problem) ? std::min(as_it_lies, seconds_turned(problem, kernels)) : as_it_lies;
 }
 template double seconds_alone<float>(const Problem&, const KernelSet<float>&);
 template double seconds_alone<double>(const Problem&, const KernelSet<double>&);

@@ -12,4 +12,8 @@ namespace kronsparse::simd {
 template <class Real>
 [[nodiscard]] double seconds_alone(const Problem& problem, const KernelSet<Real>& kernels);
 
+/// Whether that is with samples turned into columns: see cpu/turned.hpp.
+template <class Real>
+[[nodiscard]] bool is_faster_turned(const Problem& problem, const KernelSet<Real>& kernels);
+
 }  // namespace kronsparse::simd

@@ -8,11 +8,12 @@
 #include "core/implementation.hpp"
 #include "cpu/simd/kernel_set.hpp"
 #include "cpu/simd/parallel.hpp"
+#include "cpu/turned.hpp"
 
 namespace kronsparse::simd {
 
 enum class Driver : std::uint8_t { rows, columns, gradient };
-/// Which one takes a problem, on vectors of so many lanes.
+/// Which one takes a problem as it lies, on vectors of so many lanes.
 [[nodiscard]] Driver driver_of(const Problem& problem, int lanes);
 
 /// Samples are tile rows, (k, j) are lanes: batch_first, and batches too small
@@ -21,10 +22,13 @@ template <class Real>
 [[nodiscard]] std::unique_ptr<Executor> make_rows(const Problem& problem, const KernelSet<Real>& kernels,
                                                   std::string_view implementation);
 
-/// Outputs k are tile rows, samples are lanes: batch_last.
+/// Outputs k are tile rows, samples are lanes: batch_last, and what is turned into it, which `on_one_thread`
+/// is for.
 template <class Real>
-[[nodiscard]] std::unique_ptr<Executor> make_columns(const Problem& problem, const KernelSet<Real>& kernels,
-                                                     std::string_view implementation);
+[[nodiscard]] std::unique_ptr<ColumnsDriver> make_columns(const Problem& problem,
+                                                          const KernelSet<Real>& kernels,
+                                                          std::string_view implementation,
+                                                          bool on_one_thread = false);
 
 inline constexpr std::int64_t gradient_sample_block = 128;   ///< samples copied at a time
 inline constexpr std::int64_t gradient_panels_per_unit = 8;  ///< panels for which g is copied once

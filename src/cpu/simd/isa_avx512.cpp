@@ -7,8 +7,8 @@ namespace kronsparse::simd {
 namespace avx512 {
 // 32 registers: 8x3 or 6x4 accumulators leave room for the panel and a group.
 constexpr int tile_rows(int vectors) { return vectors == 4 ? 6 : 8; }
-constexpr KernelSet<float> f32 = MakeKernelSet<float, tile_rows>::make(4, 6, 4, 1.2e11);
-constexpr KernelSet<double> f64 = MakeKernelSet<double, tile_rows>::make(4, 6, 4, 6.0e10);
+constexpr KernelSet<float> f32 = MakeKernelSet<float, tile_rows>::make<4>(4, 6, 1.2e11);
+constexpr KernelSet<double> f64 = MakeKernelSet<double, tile_rows>::make<4>(4, 6, 6.0e10);
 bool usable() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&

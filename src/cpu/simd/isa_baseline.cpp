@@ -24,9 +24,9 @@ constexpr double flops_per_second = 1.2e10;
 constexpr bool repeats = false;
 #endif
 constexpr KernelSet<float> f32 =
-    MakeKernelSet<float, tile_rows, repeats>::make(widest_panel, widest_full, column_panel, flops_per_second);
+    MakeKernelSet<float, tile_rows, repeats>::make<column_panel>(widest_panel, widest_full, flops_per_second);
 constexpr KernelSet<double> f64 =
-    MakeKernelSet<double, tile_rows>::make(widest_panel, widest_full, column_panel, flops_per_second / 2);
+    MakeKernelSet<double, tile_rows>::make<column_panel>(widest_panel, widest_full, flops_per_second / 2);
 bool usable() { return true; }
 }  // namespace baseline
 

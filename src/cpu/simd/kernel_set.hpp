@@ -140,6 +140,22 @@ struct FinishArgs {
   std::int64_t unit_stride;
 };
 
+/// A few outputs of one (i, j), for all of some samples in 16-bit storage, whose rows lie near each other.
+struct ColumnsArgs {
+  const std::uint16_t* x;  ///< of the first term
+  std::int64_t x_stride;   ///< from term to term
+  std::int64_t depth;
+  const float* weights;  ///< of the first term: one for each row
+  std::int64_t weights_step;
+  int rows;           ///< outputs, at most as many as a tile of the column driver has
+  const float* bias;  ///< one for each row; nullptr for none
+  std::uint16_t* y;
+  std::int64_t y_stride;
+  std::int64_t columns;  ///< samples, at least as many as a tile of the column driver has
+  Storage storage;       ///< f16 or bf16
+  Act activation;
+};
+
 template <class Real>
 struct KernelSet {
   using Tile = void (*)(const TileArgs<Real>&);
@@ -164,6 +180,8 @@ struct KernelSet {
   /// vector_step reals apart.
   void (*widen_runs)(const void* source, Storage storage, std::int64_t source_step, std::int64_t steps,
                      int vectors, Real* target, std::int64_t target_step, std::int64_t vector_step);
+  /// The column driver's work on 16-bit storage without a copy of x; null where Real is no float.
+  void (*columns_in_place)(const ColumnsArgs&);
   /// Repeats each of `terms` groups of d reals, 2, 3 or 6, until they fill one vector or three; these go to
   /// target_step reals apart. Reads up to a vector beyond the last group. Null where the instruction set does
   /// as well without.

@@ -58,6 +58,11 @@ std::unique_ptr<Executor> make_with(const Problem& given, const KernelSet<Real>&
   // fills up vectors or tiles, and writes a complex value as four reals.
   const std::int64_t most_padding = std::max(kernels.lanes, max_tile_rows);
   static_cast<void>(count_of({problem.pattern().nnz(), 4, most_padding, sizeof(Real)}));
+  if (is_faster_turned(problem, kernels)) {
+    return make_turned(problem, seconds_alone(problem, kernels), [&](const Problem& part) {
+      return make_columns(part, kernels, implementation, true);
+    });
+  }
   switch (driver_of(problem, kernels.lanes)) {
     case Driver::rows:
       return make_rows(problem, kernels, implementation);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "cpu/simd/activation.hpp"
+#include "cpu/simd/columns_in_place.hpp"
 #include "cpu/simd/convert.hpp"
 #include "cpu/simd/kernel_set.hpp"
 #include "cpu/simd/vector.hpp"
@@ -308,8 +309,8 @@ struct MakeKernelSet {
       fill<6, G>(set, group_index);
     }
   }
-  static constexpr KernelSet<Real> make(int widest_panel, int widest_full, int column_panel,
-                                        double flops_per_second) {
+  template <int column_panel>
+  static constexpr KernelSet<Real> make(int widest_panel, int widest_full, double flops_per_second) {
     KernelSet<Real> set{};
     set.lanes = lanes<Real>;
     set.widest_panel = widest_panel;
@@ -333,6 +334,8 @@ struct MakeKernelSet {
     set.finish = finish<Real>;
     set.widen = widen<Real>;
     set.widen_runs = widen_runs<Real>;
+    if constexpr (sizeof(Real) == 4)
+      set.columns_in_place = columns_in_place<TileRows(column_panel), column_panel>;
     return set;
   }
 };

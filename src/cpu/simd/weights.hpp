@@ -70,6 +70,16 @@ template <class Real>
   return (shape.d % 3 == 0 ? 3 : 1) * kernels.lanes;
 }
 
+/// Whether a driver of columns reads rows of X as they lie, provided that they are short: where a slice of
+/// them all stays in L1, and outputs are so few that a copy would save little of their widening.
+template <class Real>
+[[nodiscard]] bool columns_may_lie(const Shape& shape, const KernelSet<Real>& kernels) {
+  constexpr std::int64_t most_panels = 2, most_lines = 256;
+  return kernels.columns_in_place != nullptr &&
+         (shape.storage == Storage::f16 || shape.storage == Storage::bf16) && shape.depth <= most_lines &&
+         shape.outs <= most_panels * kernels.tile_rows[kernels.column_panel - 1];
+}
+
 /// Some vectors of one segment's lanes (k, j), lane = k·width + (j - first).
 struct Panel {
   Segment segment;

@@ -1,0 +1,43 @@
+// Samples as rows, computed as columns: blocks of x are turned (transposed) in L2, multiplied by a driver for
+// batch_last, and the results turned back.
+//
+// The order of j does not matter to such a driver: every (i, j) is a product whose lanes are samples. So any
+// d, and blocks of any size, run as fast as in batch_last but for two passes over x and y in the cache. It
+// pays where d is odd or small and storage has 16 bits, so that x is copied anyway.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "core/implementation.hpp"
+#include "cpu/run_operands.hpp"
+
+namespace kronsparse {
+
+/// A driver for batch_last whose work can be done by one thread, with memory that it is lent. Its packed
+/// values lie product by product, (i, j) in order, each in as many bytes.
+class ColumnsDriver : public Executor {
+ public:
+  [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
+  [[nodiscard]] virtual std::int64_t tasks() const = 0;
+  virtual void run_tasks(const RunOperands& operands, std::int64_t first, std::int64_t last,
+                         std::byte* scratch) const = 0;
+};
+using MakeColumns = std::function<std::unique_ptr<ColumnsDriver>(const Problem&)>;
+
+/// Whether a problem may be turned: products of 16-bit numbers in batch_first, of enough samples.
+[[nodiscard]] bool can_be_turned(const Problem& problem);
+
+/// The same product in batch_last, without strides: what the driver is asked to do in all, on all samples.
+[[nodiscard]] Problem turned(Problem problem);
+
+/// Predicted, on one thread: of the two passes alone.
+[[nodiscard]] double turning_seconds(const Problem& problem);
+
+/// `seconds_alone`: predicted of all of it, on one thread. `make` makes drivers for parts of the problem.
+[[nodiscard]] std::unique_ptr<Executor> make_turned(const Problem& problem, double seconds_alone,
+                                                    const MakeColumns& make);
+
+}  // namespace kronsparse
