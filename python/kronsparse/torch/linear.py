@@ -28,7 +28,8 @@ _MODES = {"highest": "fp32", "high": "tf32", "medium": "tf32"}
 _NO_WEIGHT = (
     "weight: cannot be assigned, because the matrix of a KSLinear is the product of its factors; assign "
     "factor0, factor1, ..., or make a layer of a matrix by KSLinear.from_linear. Layers that share their "
-    "matrix with another one, as an embedding does, stay dense"
+    "matrix with another one, as an embedding does, stay dense; quantizers of nn.Linear cannot take it, "
+    "kronsparse.torch.quantize_int8 does"
 )
 
 
