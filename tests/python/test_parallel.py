@@ -315,7 +315,7 @@ def fsdp_and_tensor_parallel(rank, mesh):
 
 def refusals(rank, mesh):
     from kronsparse.torch.parallel import KSParallel
-    from torch.distributed.tensor import Partial, Shard
+    from torch.distributed.tensor import Partial, Shard, distribute_tensor
     from torch.distributed.tensor.parallel import parallelize_module
 
     four = init_mesh()
@@ -337,6 +337,12 @@ def refusals(rank, mesh):
     layer = parallelize_module(make(), four, KSParallel(input_layouts=Shard(-1)))
     with pytest.raises(ValueError, match=r"x: local sizes \(2, 64\) given.* must be 16: input_layouts is S"):
         layer(torch.ones(2, 64, dtype=torch.float64))
+    layer = parallelize_module(make(), four, KSParallel(output_layouts=Shard(1)))
+    with pytest.raises(ValueError, match="must have a dimension 1 in its batch: output_layouts is"):
+        layer(torch.ones(4, 64, dtype=torch.float64))
+    layer = parallelize_module(make(), four, KSParallel("da", input_layouts=Shard(0)))
+    with pytest.raises(ValueError, match=r"sizes \(5, 64\) given, that of dimension 0 must be a multiple"):
+        layer(distribute_tensor(torch.ones(5, 64, dtype=torch.float64), four, [Shard(0)]))
     layer = parallelize_module(make(), four, KSParallel("ca", output_layouts=Shard(0)))
     with pytest.raises(ValueError, match=r"sizes \(3, 128\) given, that of dimension 0 must be a multiple"):
         layer(torch.ones(3, 64, dtype=torch.float64))

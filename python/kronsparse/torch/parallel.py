@@ -246,19 +246,22 @@ class ParallelKSLinear(KSLinear):
 
     def _local_input(self, x: Tensor) -> Tensor:
         plan = self._plan
+        if isinstance(x, DTensor) and x.device_mesh != plan.group.mesh:
+            raise ValueError(f"x: a DTensor on {x.device_mesh} given, must be on {plan.group.mesh}")
+        for argument, placement in (("input_layouts", plan.first), ("output_layouts", plan.last)):
+            if placement.kind == "samples" and placement.where >= x.dim() - (self.layout == "batch_first"):
+                raise ValueError(
+                    f"x: sizes {tuple(x.shape)} given, must have a dimension {placement.where} in its batch: "
+                    f"{argument} is Shard({placement.where})"
+                )
         if isinstance(x, DTensor):
-            if x.device_mesh != plan.group.mesh:
-                raise ValueError(f"x: a DTensor on {x.device_mesh} given, must be on {plan.group.mesh}")
+            if plan.first.kind == "samples":
+                placements.check_divided(x.shape, plan.first.where, plan.group.processes)
             x = x.redistribute(placements=[plan.input_layout]).to_local()
         features = features_dimension(self.layout)
         expected = self.in_features
         if plan.first.kind == "features":
             expected //= plan.group.processes
-        elif plan.first.kind == "samples" and plan.first.where >= x.dim() - (self.layout == "batch_first"):
-            raise ValueError(
-                f"x: sizes {tuple(x.shape)} given, must have a dimension {plan.first.where} in its batch: "
-                f"input_layouts is {plan.input_layout}"
-            )
         if x.dim() == 0 or x.shape[features] != expected:
             raise ValueError(
                 f"x: local sizes {tuple(x.shape)} given, that of the features must be {expected}: "

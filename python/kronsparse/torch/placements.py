@@ -241,17 +241,22 @@ def _split(x: Tensor, cut: Placement, processes: int, layout: str) -> Tensor:
     """The parts of x that belong to each process, along a new first dimension."""
     parts: Tensor
     if cut.kind == "samples":
-        if x.shape[cut.where] % processes:
-            raise ValueError(
-                f"x: sizes {tuple(x.shape)} given, that of dimension {cut.where} must be a multiple of the "
-                f"{processes} processes"
-            )
+        check_divided(x.shape, cut.where, processes)
         parts = x.unflatten(cut.where, (processes, -1)).movedim(cut.where, 0)
         return parts
     features = features_dimension(layout) % x.dim()
     apart = x.unflatten(features, (cut.where, processes, -1)).movedim(features + 1, 0)
     parts = apart.flatten(features + 1, features + 2)
     return parts
+
+
+def check_divided(sizes: Sequence[int], dimension: int, processes: int) -> None:
+    """That samples are cut into equal parts."""
+    if sizes[dimension] % processes:
+        raise ValueError(
+            f"x: sizes {tuple(sizes)} given, that of dimension {dimension} must be a multiple of the "
+            f"{processes} processes"
+        )
 
 
 def _join(parts: Tensor, cut: Placement, layout: str) -> Tensor:
