@@ -9,7 +9,7 @@ CXX_SOURCES = $(shell find include src cli bindings tests -name '*.[ch]pp' -o -n
 .DEFAULT_GOAL := help
 .PHONY: help demo build test test-dev test-install test-ecosystem test-models test-sanitize test-sanitize-opencl \
         build-dev build-sanitize build-sanitize-opencl build-without-python need-python bench bench-gpu cross docs \
-        fuzz lint format clean
+        fuzz lint format clean wheel
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -46,6 +46,10 @@ test-models: build-dev  ## the benchmark with small models of transformers, whic
 
 test-ecosystem: build-dev  ## tests beside transformers and PEFT, and the cookbook; fetches those packages
 	tools/test-ecosystem
+
+wheel:  ## an sdist and a wheel in build/wheel, checked by auditwheel; tools/wheel says what can be chosen
+	@tools/bootstrap build
+	tools/wheel
 
 # test-sanitize: those of the C++ library and the command once more, with ASan and UBSan; part of CI.
 # test-sanitize-opencl: those of OpenCL alone, whose drivers bring a compiler that is not ours to search for leaks.

@@ -52,8 +52,14 @@ __all__ = [
 ]
 
 try:
+    from kronsparse import loading
+
+    loading.refuse_other_copies()
+    from kronsparse._native import __version__, library_version
+
+    loading.compare_versions(__version__, library_version)
+    loading.refuse_other_copies()  # as one that came in the place of the package's own
     from kronsparse import interchange, transforms
-    from kronsparse._native import __version__
     from kronsparse.factorization import Factorization, factorize
     from kronsparse.operators import KSOperator, block_diag, hstack, vstack
     from kronsparse.products import gradient, multiply

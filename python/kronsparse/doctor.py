@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import platform
-import re
 import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from kronsparse import loading
 
 
 class Finding(NamedTuple):
@@ -35,19 +36,24 @@ def examine() -> list[Finding]:
 def _findings() -> Iterator[Finding]:
     yield Finding("python", True, f"{platform.python_version()} on {platform.machine()}, {sys.executable}")
     yield Finding("package", True, str(Path(__file__).absolute().parent))
+    why = loading.why_refused()
     try:
+        if why:
+            raise ImportError(why)
         from kronsparse import _native
+
+        loading.compare_versions(_native.__version__, _native.library_version)
     except ImportError as error:
         yield Finding(
             "native module",
             False,
             str(error),
-            "install kronsparse again for this Python: pip install .",
+            "" if why else "install kronsparse again for this Python: pip install .",
             is_broken=True,
         )
         return
     yield Finding("native module", True, f"kronsparse {_native.__version__}, {_native.__file__}")
-    yield from _library_findings(Path(_native.__file__).parent)
+    yield from _library_findings()
     for device, description in _native.devices():
         yield Finding(device, True, description)
     why = _native.why_unusable("cuda:0")
@@ -59,34 +65,15 @@ def _findings() -> Iterator[Finding]:
     yield from _torch_findings()
 
 
-def _library_findings(folder: Path) -> Iterator[Finding]:
-    """Which library the loader took: the package's own, or one that LD_LIBRARY_PATH put before it."""
-    loaded = _loaded_libraries()
-    if not loaded:
-        return
-    foreign = [path for path in loaded if path.parent.resolve() != folder.resolve()]
-    # A build has the library elsewhere than the package.
-    is_build = not any(folder.glob("libkronsparse.so*"))
-    if len(loaded) > 1 or (foreign and not is_build):
-        yield Finding(
-            "library",
-            False,
-            f"{', '.join(map(str, loaded))} loaded, must be the one in {folder}",
-            "take the other one out of LD_LIBRARY_PATH, or import kronsparse before what loads it",
-            is_broken=True,
-        )
+def _library_findings() -> Iterator[Finding]:
+    """Which library the loader took, and whether another is there."""
+    why = loading.why_refused()
+    if why:
+        yield Finding("library", False, why, is_broken=True)
     else:
-        yield Finding("library", True, str(loaded[0]))
-
-
-def _loaded_libraries() -> list[Path]:
-    """libkronsparse as this process has it, where the system tells."""
-    try:
-        lines = Path("/proc/self/maps").read_text().splitlines()
-    except OSError:
-        return []
-    paths = {line.split(maxsplit=5)[5] for line in lines if len(line.split(maxsplit=5)) == 6}
-    return sorted(Path(path) for path in paths if re.fullmatch(r"libkronsparse\.so[.\d]*", Path(path).name))
+        loaded = loading.loaded_libraries()
+        if loaded:
+            yield Finding("library", True, f"{loaded[0]}")
 
 
 def _cuda_remedy(why: str) -> str:

@@ -52,17 +52,9 @@ def wrap(model, kind):
         return nn.parallel.DistributedDataParallel(model)
     from torch.distributed.fsdp import fully_shard
 
-    placement = largest_dimension if kind == "fsdp2_evenly" else None
     for layer in model:
-        fully_shard(layer, shard_placement_fn=placement)
+        fully_shard(layer)
     return fully_shard(model)
-
-
-def largest_dimension(parameter):
-    """As docs/cookbook/fsdp.md has it."""
-    from torch.distributed.tensor import Shard
-
-    return Shard(max(range(parameter.dim()), key=lambda at: parameter.shape[at]))
 
 
 def work(rank, kind, path):
@@ -78,9 +70,6 @@ def work(rank, kind, path):
     # The model is gone when the group is destroyed: DistributedDataParallel would else destroy it later,
     # with Python's lock in hand, and wait for ever for a thread of Gloo that wants the lock.
     model = wrap(make_model(), kind)
-    if kind == "fsdp2_evenly":
-        for parameter in model.parameters():
-            assert parameter.to_local().numel() * WORLD == parameter.numel()
     outputs = train(model, data().chunk(WORLD, dim=1)[rank])
     del model
     torch.distributed.barrier()
@@ -88,7 +77,7 @@ def work(rank, kind, path):
     torch.save(outputs, path / f"{rank}.pt")
 
 
-@pytest.mark.parametrize("kind", ["ddp", "fsdp2", "fsdp2_evenly"])
+@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
 def test_two_processes_train_as_one(kind, tmp_path):
     reference = train(copy.deepcopy(make_model()), data())
     mp.spawn(work, (kind, tmp_path), nprocs=WORLD)

@@ -1,6 +1,7 @@
 """The documents of the repository: links and paths lead somewhere, the picture is what its script draws."""
 
 import importlib
+import json
 import os
 import re
 import subprocess
@@ -13,7 +14,7 @@ SOURCE = Path(os.environ.get("KRONSPARSE_SOURCE", Path(__file__).parents[2]))
 DOCUMENTS = sorted(
     [*SOURCE.glob("*.md"), *(SOURCE / "results").glob("*.md"), *(SOURCE / "docs").rglob("*.md")]
 )
-FOLDERS = "bindings|cli|cmake|docs|examples|include|python|results|src|tests|tools"
+FOLDERS = "bindings|cli|cmake|docs|examples|include|packaging|python|results|src|tests|tools"
 
 
 def named(path):
@@ -91,3 +92,9 @@ def test_the_page_of_cpp_has_comments_examples_and_public_members_only(header_pa
     assert "A chain made ready to run." in page and "[[nodiscard]] std::size_t packed_bytes() const;" in page
     assert "```cpp\nusing namespace kronsparse;\n" in page
     assert "private:" not in page and "state_" not in page and "NOLINT" not in page
+
+
+def test_the_port_of_vcpkg_has_the_version():
+    port = json.loads((SOURCE / "packaging" / "vcpkg" / "kronsparse" / "vcpkg.json").read_text())
+    project = (SOURCE / "CMakeLists.txt").read_text(encoding="utf-8")
+    assert port["version"] == re.search(r"kronsparse\s+VERSION ([\d.]+)", project)[1]

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -160,18 +161,79 @@ def test_accuracy_example(tmp_path):
 
 
 def test_doctor_shows_paths_and_fails_for_what_is_broken(monkeypatch, capsys):
-    from kronsparse import __main__, doctor
+    from kronsparse import __main__, doctor, loading
 
     report = doctor.report(doctor.examine())
     assert re.search(r"^yes  package +/", report, re.MULTILINE)
     assert re.search(r"^yes  torch operators +/.*libkronsparse_torch.so$", report, re.MULTILINE)
     assert re.search(r"^yes  library +/.*libkronsparse.so", report, re.MULTILINE)
-    other = Path("/elsewhere/libkronsparse.so.0.1")
-    monkeypatch.setattr(doctor, "_loaded_libraries", lambda: [*doctor_libraries, other])
-    doctor_libraries = [Path(doctor.__file__).parent / "libkronsparse.so"]
+    libraries = [*loading.loaded_libraries(), Path("/elsewhere/libkronsparse.so.0.1")]
+    monkeypatch.setattr(loading, "loaded_libraries", lambda: libraries)
     monkeypatch.setattr(sys, "argv", ["kronsparse", "doctor"])
     assert __main__.main() == 1
-    assert "/elsewhere/libkronsparse.so.0.1 loaded, must be the one in" in capsys.readouterr().out
+    assert "/elsewhere/libkronsparse.so.0.1 loaded in this process" in capsys.readouterr().out
+
+
+@pytest.fixture
+def copied_library(tmp_path):
+    """Another copy of the library, under the name by which the native modules ask for it."""
+    from kronsparse import loading
+
+    (library,) = loading.loaded_libraries()
+    needed = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
+    copy = tmp_path / re.search(r"soname: \[(.*)\]", needed)[1]
+    shutil.copy(library, copy)
+    return copy
+
+
+def test_the_library_search_path_does_not_replace_the_library(copied_library):
+    from kronsparse import loading
+
+    code = "from kronsparse import loading; import kronsparse.torch; print(*loading.loaded_libraries())"
+    done = run_python(code, LD_LIBRARY_PATH=str(copied_library.parent))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(path) for path in loading.loaded_libraries()]
+
+
+@pytest.mark.parametrize("is_preloaded", [False, True])
+def test_a_second_copy_of_the_library_is_refused(copied_library, is_preloaded):
+    code = f"""
+        import ctypes, warnings
+        ctypes.CDLL({str(copied_library)!r}, ctypes.RTLD_GLOBAL)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            import kronsparse
+            from kronsparse.torch import KSLinear
+        assert all({str(copied_library)!r} in str(one.message) for one in told), told
+        assert len(told) == 2, told
+        import torch
+        layer = KSLinear(16, 16)
+        torch.testing.assert_close(layer(torch.ones(16)), layer.to_dense().sum(1) + layer.bias)
+        try:
+            KSLinear(16, 16, backend="kernel")(torch.ones(1, 16))
+        except RuntimeError as error:
+            print(error)
+    """
+    preloaded = {"LD_PRELOAD": str(copied_library)} if is_preloaded else {}
+    done = run_python(code, **preloaded)
+    assert done.returncode == 0, done.stderr
+    assert f"{copied_library} loaded in this process, must be the library of this package" in done.stdout
+
+
+def test_doctor_fails_beside_a_second_copy(copied_library):
+    done = run_python("", "-m", "kronsparse", "doctor", LD_PRELOAD=str(copied_library))
+    assert done.returncode == 1, done.stderr
+    assert re.search(
+        rf"^no   native module +{copied_library} loaded in this process", done.stdout, re.MULTILINE
+    )
+
+
+def test_versions_of_the_library_and_the_package_are_compared():
+    from kronsparse import _native, loading
+
+    assert _native.library_version == _native.__version__
+    with pytest.raises(ImportError, match=r"libkronsparse.* is of version 0\.0\.9, must be of 0\.1\.0"):
+        loading.compare_versions("0.1.0", "0.0.9")
 
 
 def test_the_benchmark_without_torch_says_what_to_do():

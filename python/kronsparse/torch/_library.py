@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, library
 from torch.utils.flop_counter import register_flop_formula
 
+from kronsparse import loading
 from kronsparse.checks import LAYOUTS
 
 LIBRARY = Path(__file__).absolute().parent.parent / "libkronsparse_torch.so"
@@ -65,11 +66,14 @@ def _load() -> str:
             f"this installation was built without torch's operators ({LIBRARY.name} is missing): "
             "install torch, then kronsparse again"
         )
+    why = loading.why_refused()
+    if why:
+        return why
     try:
         torch.ops.load_library(LIBRARY)
     except (OSError, RuntimeError) as error:
         return f"{LIBRARY.name} cannot be loaded: {error}"
-    return ""
+    return loading.why_refused()
 
 
 why_unusable = _load()

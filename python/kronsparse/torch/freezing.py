@@ -110,9 +110,17 @@ def why_not(layer: KSLinear) -> str:
                 f"{name} is computed at each call; torch.nn.utils.parametrize.remove_parametrizations makes "
                 "it a parameter"
             )
-        if is_traceable_wrapper_subclass(values):
+        if is_traceable_wrapper_subclass(values) and not layer.takes_distributed:
             return f"{name} is a {type(values).__name__}, which has no memory of its own"
     return ""
+
+
+def changed(name: str, what: str) -> str:
+    """The message for a factor to which something was done that a frozen layer does not allow."""
+    return (
+        f"{name}: {what} while its layer is frozen; call unfreeze() before weights are changed, and freeze() "
+        "again afterwards"
+    )
 
 
 class Frozen:
@@ -155,10 +163,7 @@ class Frozen:
                 what = "was changed"
             else:
                 continue
-            return RuntimeError(
-                f"{name}: {what} while its layer is frozen; call unfreeze() before weights are changed, and "
-                "freeze() again afterwards"
-            )
+            return RuntimeError(changed(name, what))
         raise AssertionError("nothing was changed")
 
     def matrix(self, dtype: torch.dtype) -> Tensor:

@@ -28,7 +28,8 @@ _MODES = {"highest": "fp32", "high": "tf32", "medium": "tf32"}
 _NO_WEIGHT = (
     "weight: cannot be assigned, because the matrix of a KSLinear is the product of its factors; assign "
     "factor0, factor1, ..., or make a layer of a matrix by KSLinear.from_linear. Layers that share their "
-    "matrix with another one, as an embedding does, stay dense"
+    "matrix with another one, as an embedding does, stay dense; quantizers of nn.Linear cannot take it, "
+    "kronsparse.torch.quantize_int8 does"
 )
 
 
@@ -58,6 +59,8 @@ class KSLinear(nn.Module):
 
     bias: nn.Parameter | None
     _frozen: freezing.Frozen | None = None
+    takes_distributed = False
+    """whether factors may be DTensors where the layer is frozen"""
     replaced: str = "Linear"
     """the kind of layer that this one was made of: Linear, Conv1D of Hugging Face, or Conv2d"""
 
@@ -218,8 +221,11 @@ class KSLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         # This is on the way of every small product: the operator checks sizes, and what nn.Module's own
         # attribute access would look for last is asked for first.
-        if x.__class__ is Proxy:  # type: ignore[comparison-overlap]
-            return self._trace(x)
+        if x.__class__ is not Tensor:
+            if x.__class__ is Proxy:  # type: ignore[comparison-overlap]
+                return self._trace(x)
+            if is_distributed(x):
+                return self._forward_distributed(x)
         if is_special():
             return self._forward_special(x)
         frozen = self._frozen
@@ -249,6 +255,8 @@ class KSLinear(nn.Module):
             return _operators.plain(x, factors, bias, activated, packed)
         except (RuntimeError, MemoryError) as error:
             # Asked afterwards: a small product would feel the questions.
+            if is_distributed(factors[0]):
+                return self._forward_distributed(x)
             check_x(x, factors, self.layout)
             _library.raise_if_out_of_memory(error)
             if self.backend == "auto" and x.device.type not in ("cpu", "cuda"):
@@ -274,6 +282,15 @@ class KSLinear(nn.Module):
                 raise frozen.refuse(self._factor_names, factors)
             packed = frozen.packed
         return apply(x, factors, bias, self.activation, self.layout, backend, packed, flags)
+
+    def _forward_distributed(self, x: Tensor) -> Tensor:
+        """For DTensors: each process multiplies its own samples."""
+        from kronsparse.torch.parallel import call_distributed
+
+        def call(x: Tensor, factors: Sequence[Tensor], bias: Tensor | None) -> Tensor:
+            return apply(x, factors, bias, self.activation, self.layout, self._torch_backend(x))
+
+        return call_distributed(x, self.factors, self.bias, self.layout, call)
 
     @property
     def qconfig(self) -> Any:
@@ -526,6 +543,12 @@ class KSLinear(nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._prepare_calls()
+
+
+def is_distributed(tensor: object) -> bool:
+    """Whether this is a DTensor. Nothing is imported to find out."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
 
 
 def _tell_transformers() -> None:
