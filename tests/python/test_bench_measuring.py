@@ -90,8 +90,8 @@ def test_rates_of_the_probe(monkeypatch):
     assert probe.ceilings(2.0, 0.5) == Ceilings(4096.0, {"f32": 4 * 64**3})
 
 
-def test_only_the_targets_of_a_cpu_have_own_ceilings():
-    assert [name for name, suite in SUITES.items() if suite.cpu_own_ceilings] == ["cpu-targets"]
+def test_only_the_exams_of_a_cpu_have_own_ceilings():
+    assert [name for name, suite in SUITES.items() if suite.cpu_own_ceilings] == ["random", "cpu-targets"]
 
 
 # ---- answers ----

@@ -39,6 +39,8 @@ class Measured:
     pattern: Pattern
     batch: int
     floor_s: float = math.nan
+    tensor_floor_s: float = math.nan  # of f32 by three products in TF32, where that rate is known
+    seed: int | None = None  # that the suite `random` drew it from
     ours: dict[str, float] = field(default_factory=dict)  # by mode; infinite where ours failed
     rivals: dict[str, float] = field(default_factory=dict)  # infinite where left out as hopeless
     best_rows: dict[str, Row] = field(default_factory=dict)  # by rival, and "kronsparse <mode>" for ours
@@ -48,6 +50,8 @@ class Measured:
         """Takes in a row of this problem, its seconds times this."""
         family, mode = family_of(row), mode_of(row)
         self.floor_s = row.get("floor_s", self.floor_s)
+        self.tensor_floor_s = row.get("tensor_floor_s", self.tensor_floor_s)
+        self.seed = row.get("seed", self.seed)
         failed = row["status"] == "wrong" or (family == OURS and row["status"] != "ok")
         if failed:
             self.failures.append(f"{row['status']}: {row['problem']}: {row['spelling']}: {row['reason']}")
@@ -60,6 +64,20 @@ class Measured:
         elif row["status"] == "skipped":
             self.rivals.setdefault(family, math.inf)
 
+    def floor_of(self, mode: str) -> float:
+        """The floor that the exams are held against: in the default mode of f32 tensor cores may take three
+        products in TF32 instead of one of the FMA units.
+
+        >>> Measured("f32", "batch_first", Pattern(1, 1, 1, 1), 1, 2.0, tensor_floor_s=1.0).floor_of("fp32")
+        1.0
+        """
+        is_known = mode == "fp32" and math.isfinite(self.tensor_floor_s)
+        return self.tensor_floor_s if is_known else self.floor_s
+
+    def over_floor(self, mode: str) -> float:
+        """Time of ours in that floor."""
+        return self.ours[mode] / self.floor_of(mode)
+
     def finish(self) -> None:
         """Completes the problem when all its rows are there."""
         if self.pattern.d == 1 and self.layout == "batch_last" and "bmm" in self.rivals:
@@ -68,6 +86,13 @@ class Measured:
             times = [self.rivals[family] for family in families if family in self.rivals]
             if times and min(times) < math.inf:
                 self.rivals[name] = min(times)
+
+    @property
+    def winner(self) -> str:
+        """The fastest rival, by its spelling."""
+        rivals = {name: time for name, time in self.rivals.items() if name not in (EAGER, ANYONE)}
+        best = min(rivals, key=lambda name: rivals[name])
+        return str(self.best_rows.get(best, {}).get("spelling", best))
 
     def best_of(self, families: Iterable[str], mode: str = "") -> float | None:
         """The least time of these, ours included by its name; nothing where none was measured."""
@@ -93,12 +118,22 @@ def latest(rows: Iterable[Row], record: str) -> list[Row]:
 Key = tuple[str, str, Pattern, int]  # what a problem is known by
 
 
+def _tensor_floor(row: Row, ceilings: Row) -> float:
+    """Three products in TF32, or the bytes."""
+    by_flops = 3 * row["flops"] / ceilings["gemm_flops"]["tf32"]
+    return float(max(row["bytes"] / ceilings["copy_bytes"], by_flops))
+
+
 def _keyed(rows: Iterable[Row]) -> Iterable[tuple[int, Key, Row]]:
     """The times in these rows, each with the number of its run and with its problem."""
     run = 0
+    ceilings: Row = {}
     for row in rows:
-        run += row.get("record") == "run"
+        if row.get("record") == "run":
+            run, ceilings = run + 1, row.get("ceilings", {})
         if row.get("record") == "row":
+            if row["dtype"] == "f32" and "tf32" in ceilings.get("gemm_flops", {}) and "bytes" in row:
+                row = {**row, "tensor_floor_s": _tensor_floor(row, ceilings)}
             yield run, (row["dtype"], row["layout"], Pattern.parse(row["pattern"]), row["batch"]), row
 
 

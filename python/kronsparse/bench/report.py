@@ -18,6 +18,7 @@ from kronsparse.bench.dataset import Measured, collect, family_of, kinds, latest
 from kronsparse.bench.document import Document, Section, to_html, to_markdown
 from kronsparse.bench.energy_section import energy
 from kronsparse.bench.layer_table import training
+from kronsparse.bench.random_section import random_section
 from kronsparse.bench.results import Row, check_one_device, last_run, read_files
 from kronsparse.bench.verdict import small_sections, summary, target_sections, targets_of
 
@@ -59,7 +60,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def build(rows: Sequence[Row], title: str | None = None) -> Document:
     """The report as a document."""
     run = last_run(rows)
-    measured = collect(rows)
+    everything = collect(rows)
+    measured = [one for one in everything if one.seed is None]
     found = kinds(measured)
     hardware = run["machine"].get("gpu", run["machine"]["cpu"])
     main = [kind for kind in found if kind[1] in ("", "fp32")]  # what the paper's tables are about
@@ -67,6 +69,7 @@ def build(rows: Sequence[Row], title: str | None = None) -> Document:
     sections: list[Section | None] = []
     if found:
         sections.append(own_sections.overview(rows, measured, found))
+    sections.append(random_section(rows, everything))
     sections += [paper_sections.contents(of_paper), *of_paper] if of_paper else []
     if found:
         sections.append(own_sections.floor_distance(measured, found))
@@ -77,9 +80,9 @@ def build(rows: Sequence[Row], title: str | None = None) -> Document:
         sections += target_sections(rows, measured)
     if found:
         sections.append(own_sections.predictions(measured, found))
-    sections.append(own_sections.failures(measured))
-    if found:
-        sections.append(own_sections.every_problem(measured, found))
+    sections.append(own_sections.failures(everything))
+    if everything:
+        sections.append(own_sections.every_problem(everything, kinds(everything)))
     return Document(title or f"kronsparse on {hardware}", [one for one in sections if one is not None])
 
 

@@ -70,16 +70,30 @@ def _of_steps(steps: Steps, layout: str) -> Prepare:
     return prepare
 
 
+@functools.lru_cache(maxsize=1)
+def _compiled_for(layout: str, pattern: Pattern) -> dict[Steps, Callable[[Tensor, Tensor], Tensor]]:
+    """What was compiled for one pattern. PyTorch compiles a function for eight shapes, then gives up and
+    interprets it: those of other patterns are forgotten."""
+    torch._dynamo.reset()
+    return {}
+
+
+def _compiled_once(steps: Steps, layout: str, pattern: Pattern) -> Callable[[Tensor, Tensor], Tensor]:
+    """The product of one pattern, whatever the values."""
+
+    def multiply(x: Tensor, w: Tensor) -> Tensor:
+        return steps.multiply(x, w, pattern, layout).contiguous()
+
+    known = _compiled_for(layout, pattern)
+    if steps not in known:
+        known[steps] = torch.compile(multiply, dynamic=False)
+    return known[steps]
+
+
 def _compiled(steps: Steps, layout: str) -> Prepare:
     def prepare(values: Tensor) -> Product:
-        pattern, weights = Pattern(*values.shape), steps.prepare(values)
-
-        def multiply(x: Tensor, w: Tensor) -> Tensor:
-            return steps.multiply(x, w, pattern, layout).contiguous()
-
-        # PyTorch compiles a function for eight shapes, then gives up and interprets it: forget the others.
-        torch._dynamo.reset()
-        compiled = torch.compile(multiply, dynamic=False)
+        weights = steps.prepare(values)
+        compiled = _compiled_once(steps, layout, Pattern(*values.shape))
         return lambda x, y: compiled(x, weights)
 
     return prepare

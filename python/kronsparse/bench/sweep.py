@@ -7,7 +7,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 
 import torch
@@ -33,6 +33,7 @@ BUSY_LOAD = 0.5  # running threads of others that no benchmark should stand
 STEADY = 1.1  # a larger change of the ceilings during a run spoils it
 SILENCE_S = 20.0  # between lines of progress, where nobody watches
 SMALLEST_BATCH = 49  # what the paper's batch can be halved to
+LEAST_CASE_BATCH = 64  # what that of a random problem can be halved to
 Hold = Callable[[Problem, Sequence[str]], list[Row]]
 
 
@@ -59,6 +60,17 @@ def cpu_batch(problem: Problem, ceilings: Ceilings, floor_s: float, memory_bytes
     return batch
 
 
+def cpu_case_batch(problem: Problem, ceilings: Ceilings, floor_s: float, memory_bytes: float) -> int:
+    """The batch of a random problem, halved until its floor in f32 is at most about this; 64 is the least."""
+    batch = problem.batch
+    while batch >= 2 * LEAST_CASE_BATCH:
+        trial = Problem("f32", problem.layout, problem.pattern, batch)
+        if ceilings.floor(trial)[0] <= 1.5 * floor_s and 3.0 * sum(trial.operand_bytes) < 0.9 * memory_bytes:
+            break
+        batch //= 2
+    return batch
+
+
 def plan_problems(
     options: argparse.Namespace, suite: Suite, device: Device, ceilings: Ceilings
 ) -> list[Problem]:
@@ -67,6 +79,15 @@ def plan_problems(
     fitted = device.name == "cpu" and suite.kind != "small" and not options.batch
     listed: list[Problem | Pattern] = [*suite.problems, *suite.patterns]
     problems = []
+    for pattern, case_batch in suite.cases[: options.limit]:
+        for dtype in dtypes:
+            for layout in options.layouts or suite.layouts:
+                modes = tuple(options.modes) if dtype == "f32" else ("",)
+                problem = Problem(dtype, layout, pattern, options.batch or case_batch, modes, suite.seed)
+                if fitted:
+                    wanted = cpu_case_batch(problem, ceilings, suite.cpu_floor_s, device.memory_bytes)
+                    problem = replace(problem, batch=wanted)
+                problems.append(problem)
     for chosen in representative(listed)[: options.limit]:
         if isinstance(chosen, Problem):
             problems.append(chosen)
@@ -141,7 +162,8 @@ def run_problems(
     progress, begun = Progress(len(left)), time.monotonic()
     for done, (problem, texts, missing) in enumerate(left):
         now = time.monotonic()
-        if now + (now - begun) / max(1, done) > deadline:
+        # The first is measured whatever the budget: a run that measures nothing is of no use.
+        if done and now + (now - begun) / done > deadline:
             say(f"budget spent: {len(left) - done} of {len(left)} problems left out")
             return len(left) - done
         try:
@@ -184,6 +206,7 @@ def _record_run(
     results.add(
         "run",
         suite=options.suite,
+        **({"seed": options.suite_found.seed} if options.suite_found.is_random else {}),
         device=device.name,
         threads=options.threads if device.name == "cpu" else None,
         machine=hardware,
@@ -256,7 +279,17 @@ def sweep(options: argparse.Namespace) -> int:
     # A run that goes on must come to the same batches as before.
     problems = plan_problems(options, suite, device, earlier or ceilings)
     fitting = [problem for problem in problems if Arena.fits(device, problem)]
-    results.add_rows(row for one in problems if one not in fitting for row in _too_large(one, families))
+    too_large = [problem for problem in problems if not Arena.fits(device, problem)]
+    if suite.is_random:
+        reason = "x, y, the values and copies of them would not fit in memory"
+        known = {row["problem"] for row in results.rows if row["record"] == "left_out"}
+        for problem in too_large:
+            if problem.text() not in known:
+                results.add("left_out", problem=problem.text(), reason=reason)
+        if too_large:
+            say(f"{len(too_large)} of {len(problems)} problems left out: {reason}")
+    else:
+        results.add_rows(row for one in too_large for row in _too_large(one, families))
 
     deadline = options.begun + options.budget
     hold = _holder(options, kind, device, ceilings, library, fitting)
