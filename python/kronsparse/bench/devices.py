@@ -23,6 +23,7 @@ from kronsparse.bench.timing import Effort, seconds_of
 # How long the GPU is kept busy before a run, beyond what the run takes to enqueue, where that is known.
 HEAD_START_S, FIRST_HEAD_START_S = 30e-6, 300e-6
 LONGEST_HEAD_START_S = 20e-3
+TRIAL_CYCLES = 400_000  # some 0.2 ms
 
 
 @dataclass
@@ -248,6 +249,22 @@ class CudaDevice(Device):
             "l2_bytes": self.cache_bytes,
             "nvidia_smi": told,
         }
+
+
+def seconds_by_events(call: Callable[[], object], trials: int = 3) -> float:
+    """The least time of a call on torch's GPU, after one that sets things up: to tell ways apart that differ
+    by much. The GPU spins while the host enqueues."""
+    call()
+    found = []
+    for _ in range(trials):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(TRIAL_CYCLES)
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        found.append(float(start.elapsed_time(end)) * 1e-3)
+    return min(found)
 
 
 def open_device(name: str, library: Library | None = None) -> Device:

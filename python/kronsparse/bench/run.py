@@ -27,8 +27,9 @@ from kronsparse.checks import LAYOUTS
 KINDS = ("time", "small", "energy")
 COMPETITORS = (
     *("ours", "bmm", "einsum", "dense", "blocks", "strided", "transposing", "bsr", "sparse"),
-    *("compiled", "compiled-einsum", "ksmm"),
+    *("triton", "cutensor", "compiled", "compiled-einsum", "ksmm"),
 )
+COMPILED = ("compiled", "compiled-einsum")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +51,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--batch", type=count, metavar="N", help=batch)
     competitors = f"who takes part, of {', '.join(COMPETITORS)} (default: the suite's)"
     add("--competitors", type=words(COMPETITORS), metavar="LIST", help=competitors)
+    compiled = "add torch.compile of bmm and of einsum, which take seconds a problem"
+    add("--compiled", action="store_true", help=compiled)
     add("--limit", type=count, metavar="N", help="run N of the patterns, spread over all of them")
     add("--budget", type=duration, metavar="TIME", help="time after which to stop, such as 90s or 8m")
     kind = "what to measure: time, small (time of small batches, from a CUDA graph) or energy"

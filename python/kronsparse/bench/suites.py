@@ -152,7 +152,7 @@ class Suite:
 
 
 _EAGER = ("kronsparse", "bmm", "einsum", "dense")
-_EVERYONE = (*_EAGER, "blocks", "strided", "transposing")
+_EVERYONE = (*_EAGER, "blocks", "strided", "transposing", "triton", "cutensor", "ksmm")  # where they are
 
 
 def _suites() -> dict[str, Suite]:

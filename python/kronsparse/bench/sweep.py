@@ -24,7 +24,9 @@ from kronsparse.bench.energy_contest import hold_energy_contest, idle_watts
 from kronsparse.bench.options import clock
 from kronsparse.bench.problems import Problem
 from kronsparse.bench.results import OURS, Results, Row, default_path, device_of, last_run
+from kronsparse.bench.run import COMPILED
 from kronsparse.bench.small_batch import hold_small_contest
+from kronsparse.bench.spellings import why_missing
 from kronsparse.bench.suites import PAPER_BATCH, Suite, representative
 from kronsparse.bench.verdict import summary
 from kronsparse.chains import Pattern
@@ -233,6 +235,22 @@ def _earlier_ceilings(results: Results, now: str) -> Ceilings | None:
     return Ceilings.of_record(known[-1]) if known else None
 
 
+def present_families(options: argparse.Namespace, usual: Sequence[str], device: Device) -> list[str]:
+    """Who takes part: those asked for, who must be there, or the usual ones that are."""
+    is_cuda = device.name.startswith("cuda")
+    wanted = [*(options.competitors or usual), *(COMPILED if options.compiled else ())]
+    families = []
+    for name in dict.fromkeys(OURS if name == "ours" else name for name in wanted):
+        reason = why_missing(name, is_cuda)
+        if reason and options.competitors:
+            raise ValueError(f"--competitors {name}: {reason}")
+        if reason and is_cuda:
+            say(f"without {name}: {reason}")
+        if not reason:
+            families.append(name)
+    return families
+
+
 def _holder(
     options: argparse.Namespace,
     kind: str,
@@ -275,7 +293,7 @@ def sweep(options: argparse.Namespace) -> int:
 
     usual = suite.cpu_contenders if device.name == "cpu" and suite.cpu_contenders else suite.contenders
     usual = device.contenders or usual
-    families = [OURS if name == "ours" else name for name in options.competitors or usual]
+    families = present_families(options, usual, device)
     # A run that goes on must come to the same batches as before.
     problems = plan_problems(options, suite, device, earlier or ceilings)
     fitting = [problem for problem in problems if Arena.fits(device, problem)]

@@ -25,9 +25,12 @@ from kronsparse.checks import LAYOUTS
 
 RIVALS = (
     *("bmm", "einsum", "dense", EAGER, "blocks", "strided", "transposing", "bsr", "sparse"),
-    *("compiled", "compiled-einsum", "ksmm", ANYONE),
+    *("triton", "cutensor", "compiled", "compiled-einsum", "ksmm", ANYONE),
 )
-_LOSSES_TO = (EAGER, "blocks", "strided", "transposing", "compiled", "compiled-einsum", "ksmm")
+_LOSSES_TO = (
+    *(EAGER, "blocks", "strided", "transposing", "triton", "cutensor"),
+    *("compiled", "compiled-einsum", "ksmm"),
+)
 WORST_SHOWN = 8
 
 
