@@ -19,6 +19,7 @@ COMMANDS = {
     "models": ("models", "time models and their parts beside their dense twins"),
     "peft": ("peft", "time training steps with PEFT's BOFT, the same as chains, and LoRA"),
     "accuracy": ("accuracy", "measure errors of long sums against float64, beside PyTorch's"),
+    "regret": ("regret", "time every candidate, and how far the choice is from the best"),
     "report": ("report", "make a page with tables and plots from results files"),
     "compare": ("compare", "list what got faster or slower between two results files"),
     "advise": ("advise", "list chains for a layer, fastest first"),

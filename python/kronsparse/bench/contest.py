@@ -56,6 +56,11 @@ class Contender:
     trial_s: float = math.inf
     timing: Timing | None = None
 
+    @property
+    def was_right(self) -> bool:
+        """Whether it ran, with the right answer."""
+        return self.status == "ok"
+
     def drop(self, status: str, reason: str) -> None:
         """From here on it does not take part."""
         self.status, self.reason, self.call = status, reason, None
@@ -151,7 +156,7 @@ class Contest:
         """Everyone of these families: checked, and with a trial time."""
         if OURS in families:
             for mode in self.problem.modes:
-                self._enter_ours(mode)
+                self.enter_ours(mode, self.table.implementation)
         for spelling in spellings_for(self.problem.layout, self.problem.pattern, families):
             if not spelling.per_block or isinstance(self.table.device, CpuDevice):
                 self._enter_torch(spelling)
@@ -192,19 +197,18 @@ class Contest:
             contender.trial_s = device.seconds_of(rotation, calls_tried)
         contender.timing = Timing.of([contender.trial_s])
 
-    def _enter_ours(self, mode: str) -> None:
+    def enter_ours(self, mode: str, implementation: str | None) -> None:
+        """Ours in a mode: as a plan chooses, or by this implementation."""
         table, text = self.table, self.problem.text(mode)
         contender = Contender(OURS, OURS, mode)
         self.contenders.append(contender)
         try:
             plans = [
-                self._plans.enter_context(
-                    make_plan(table.c_api, table.device, text, values, table.implementation)
-                )
+                self._plans.enter_context(make_plan(table.c_api, table.device, text, values, implementation))
                 for values in self.value_sets
             ]
             contender.implementation = plans[0].implementation
-            contender.predicted_s = table.c_api.predict(text, table.implementation, table.device.name)
+            contender.predicted_s = table.c_api.predict(text, implementation, table.device.name)
             _, right = judged_beside_torch(self.problem, mode, table.device, self.checker)
             calls = [
                 bound_call(table.device, plan, x, y)

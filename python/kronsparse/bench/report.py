@@ -19,6 +19,7 @@ from kronsparse.bench.document import Document, Section, to_html, to_markdown
 from kronsparse.bench.energy_section import energy
 from kronsparse.bench.layer_table import training
 from kronsparse.bench.random_section import random_section
+from kronsparse.bench.regret_section import regret_section
 from kronsparse.bench.results import Row, check_one_device, last_run, read_files
 from kronsparse.bench.verdict import small_sections, summary, target_sections, targets_of
 
@@ -80,6 +81,7 @@ def build(rows: Sequence[Row], title: str | None = None) -> Document:
         sections += target_sections(rows, measured)
     if found:
         sections.append(own_sections.predictions(measured, found))
+    sections.append(regret_section(rows))
     sections.append(own_sections.failures(everything))
     if everything:
         sections.append(own_sections.every_problem(everything, kinds(everything)))

@@ -189,14 +189,16 @@ def _too_large(problem: Problem, families: Sequence[str]) -> list[Row]:
     ]
 
 
-def _record_run(
+def record_run(
     results: Results,
-    options: argparse.Namespace,
+    suite: str,
+    seed: int | None,
+    threads: int | None,
     device: Device,
     hardware: dict[str, object],
     library: Library,
 ) -> Ceilings:
-    """Measures the ceilings and writes down where and with what this run is made."""
+    """Measures the ceilings and writes down when, where and with what this run is made."""
     load = machine.load()
     ceilings = Ceilings.measure(device)
     versions = {
@@ -207,10 +209,10 @@ def _record_run(
     }
     results.add(
         "run",
-        suite=options.suite,
-        **({"seed": options.suite_found.seed} if options.suite_found.is_random else {}),
+        suite=suite,
+        **({"seed": seed} if seed is not None else {}),
         device=device.name,
-        threads=options.threads if device.name == "cpu" else None,
+        threads=threads if device.name == "cpu" else None,
         machine=hardware,
         versions=versions,
         commit=machine.commit(),
@@ -224,7 +226,7 @@ def _record_run(
     return ceilings
 
 
-def _earlier_ceilings(results: Results, now: str) -> Ceilings | None:
+def earlier_ceilings(results: Results, now: str) -> Ceilings | None:
     """The ceilings of the run that this one continues, which must be of the same device."""
     if not results.rows:
         return None
@@ -288,8 +290,8 @@ def sweep(options: argparse.Namespace) -> int:
         open_meter(device.name, device.uuid)
     hardware = hardware_of(device)
     results = Results(options.output or default_path(options.suite, hardware))
-    earlier = _earlier_ceilings(results, device_of({"machine": hardware, "threads": options.threads}))
-    ceilings = _record_run(results, options, device, hardware, library)
+    earlier = earlier_ceilings(results, device_of({"machine": hardware, "threads": options.threads}))
+    ceilings = record_run(results, options.suite, suite.seed, options.threads, device, hardware, library)
 
     usual = suite.cpu_contenders if device.name == "cpu" and suite.cpu_contenders else suite.contenders
     usual = device.contenders or usual
