@@ -46,8 +46,8 @@ class Measured:
     best_rows: dict[str, Row] = field(default_factory=dict)  # by rival, and "kronsparse <mode>" for ours
     failures: list[str] = field(default_factory=list)
 
-    def add(self, row: Row, scale: float = 1.0) -> None:
-        """Takes in a row of this problem, its seconds times this."""
+    def add(self, row: Row) -> None:
+        """Takes in a row of this problem."""
         family, mode = family_of(row), mode_of(row)
         self.floor_s = row.get("floor_s", self.floor_s)
         self.tensor_floor_s = row.get("tensor_floor_s", self.tensor_floor_s)
@@ -55,7 +55,7 @@ class Measured:
         failed = row["status"] == "wrong" or (family == OURS and row["status"] != "ok")
         if failed:
             self.failures.append(f"{row['status']}: {row['problem']}: {row['spelling']}: {row['reason']}")
-        seconds = row["median_s"] * scale if row["status"] == "ok" else math.inf
+        seconds = row["median_s"] if row["status"] == "ok" else math.inf
         if family == OURS:
             self.ours[mode] = seconds
             self.best_rows[f"{OURS} {mode}".strip()] = row
@@ -124,47 +124,30 @@ def _tensor_floor(row: Row, ceilings: Row) -> float:
     return float(max(row["bytes"] / ceilings["copy_bytes"], by_flops))
 
 
-def _keyed(rows: Iterable[Row]) -> Iterable[tuple[int, Key, Row]]:
-    """The times in these rows, each with the number of its run and with its problem."""
-    run = 0
-    ceilings: Row = {}
+def _keyed(rows: Iterable[Row]) -> Iterable[tuple[Key, Row]]:
+    """The times in these rows, each with its problem, and with what the record of its run tells of it."""
+    run: Row = {}
     for row in rows:
         if row.get("record") == "run":
-            run, ceilings = run + 1, row.get("ceilings", {})
-        if row.get("record") == "row":
-            if row["dtype"] == "f32" and "tf32" in ceilings.get("gemm_flops", {}) and "bytes" in row:
-                row = {**row, "tensor_floor_s": _tensor_floor(row, ceilings)}
-            yield run, (row["dtype"], row["layout"], Pattern.parse(row["pattern"]), row["batch"]), row
+            run = row
+        if row.get("record") != "row":
+            continue
+        told: Row = {"commit": run.get("commit", ""), "time": run.get("time", "")}
+        ceilings = run.get("ceilings", {})
+        if row["dtype"] == "f32" and "tf32" in ceilings.get("gemm_flops", {}) and "bytes" in row:
+            told["tensor_floor_s"] = _tensor_floor(row, ceilings)
+        yield (row["dtype"], row["layout"], Pattern.parse(row["pattern"]), row["batch"]), {**row, **told}
 
 
 def collect(rows: Iterable[Row]) -> list[Measured]:
-    """The problems that were timed, in order. What several runs measured is taken from the last.
-
-    Rivals are compared with what ours took beside them: where they come from another run than ours, their
-    seconds are scaled by ours in both. Runs without ours count only where there are no others.
-    """
-    timed = list(_keyed(rows))
-    of_ours = [(run, key, row) for run, key, row in timed if row["contender"] == OURS]
-    with_ours = {(run, key) for run, key, _ in of_ours}
-    last: dict[tuple[object, ...], tuple[int, Key, Row]] = {}
-    for run, key, row in timed:
-        name = (key, mode_of(row), family_of(row), row["spelling"])
-        if (run, key) in with_ours or name not in last or last[name][:2] not in with_ours:
-            last[name] = (run, key, row)
-
+    """The problems that were timed, in order. What several runs measured is taken from the last, as it was
+    measured."""
+    last: dict[tuple[object, ...], tuple[Key, Row]] = {}
+    for key, row in _keyed(rows):
+        last[key, mode_of(row), family_of(row), row["spelling"]] = (key, row)
     found: dict[Key, Measured] = {}
-    for _, key, row in last.values():
-        measured = found.setdefault(key, Measured(*key))
-        if row["contender"] == OURS:
-            measured.add(row)
-    scales = {
-        (run, key): found[key].ours[mode_of(row)] / row["median_s"]
-        for run, key, row in of_ours
-        if row["status"] == "ok" and found[key].ours[mode_of(row)] < math.inf
-    }
-    for run, key, row in last.values():
-        if row["contender"] != OURS:
-            found[key].add(row, scales.get((run, key), 1.0))
+    for key, row in last.values():
+        found.setdefault(key, Measured(*key)).add(row)
     for one in found.values():
         one.finish()
     return sorted(found.values(), key=lambda one: (one.dtype, one.layout, one.pattern, one.batch))

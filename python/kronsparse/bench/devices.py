@@ -16,8 +16,8 @@ from torch import Tensor
 
 from kronsparse import __version__
 from kronsparse.bench.c_api import Library, Plan
-from kronsparse.bench.machine import commit, describe_machine
-from kronsparse.bench.results import Results, default_path
+from kronsparse.bench.machine import arguments, commit, describe_machine, load
+from kronsparse.bench.results import Results, default_path, now
 from kronsparse.bench.timing import Effort, seconds_of
 
 # How long the GPU is kept busy before a run, beyond what the run takes to enqueue, where that is known.
@@ -298,7 +298,8 @@ def begin_results(suite: str, device: Device, output: Path | None, packages: Seq
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     where = {"machine": hardware, "threads": threads}
-    results.add("run", suite=suite, **where, versions=versions, commit=commit())
+    told = {"load": load(), "options": arguments()}
+    results.add("run", time=now(), suite=suite, **where, versions=versions, commit=commit(), **told)
     return results
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import importlib.util
 import io
 import re
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from kronsparse.bench import chains_section, models_section, own_sections, paper
 from kronsparse.bench.dataset import Measured, collect, family_of, kinds, latest, mode_of
 from kronsparse.bench.document import Document, Section, to_html, to_markdown
 from kronsparse.bench.energy_section import energy
+from kronsparse.bench.errors import RefusalError
+from kronsparse.bench.head_section import in_short, runs_section, warnings
 from kronsparse.bench.layer_table import training
 from kronsparse.bench.random_section import random_section
 from kronsparse.bench.regret_section import regret_section
@@ -40,6 +43,7 @@ CSV_COLUMNS = (
     *("error", "h", "sparsity", "bytes", "flops", "joules", "watts", "idle_w", "bound_s"),
 )
 ENDINGS = (".html", ".md", ".csv")
+BOKEH = "bokeh==3.8.2"  # as in pyproject.toml
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +72,8 @@ def build(rows: Sequence[Row], title: str | None = None) -> Document:
     main = [kind for kind in found if kind[1] in ("", "fp32")]  # what the paper's tables are about
     of_paper = _paper(rows, measured, main)
     sections: list[Section | None] = []
+    if everything and kinds(everything):
+        sections.append(in_short(rows, measured if found else everything))
     if found:
         sections.append(own_sections.overview(rows, measured, found))
     sections.append(random_section(rows, everything))
@@ -85,7 +91,9 @@ def build(rows: Sequence[Row], title: str | None = None) -> Document:
     sections.append(own_sections.failures(everything))
     if everything:
         sections.append(own_sections.every_problem(everything, kinds(everything)))
-    return Document(title or f"kronsparse on {hardware}", [one for one in sections if one is not None])
+    sections.append(runs_section(rows))
+    whole = [one for one in sections if one is not None]
+    return Document(title or f"kronsparse on {hardware}", whole, warnings(rows))
 
 
 def _paper(
@@ -137,6 +145,8 @@ def main(options: argparse.Namespace) -> int:
     if options.summary:
         print("\n".join(summary(rows)))
         return 0
+    if importlib.util.find_spec("bokeh") is None:
+        raise RefusalError(f"the page's plots need Bokeh: pip install {BOKEH}; --summary does without")
     document = build(rows, options.title)
     output = options.output.with_suffix("") if options.output.suffix in ENDINGS else options.output
     output.parent.mkdir(parents=True, exist_ok=True)

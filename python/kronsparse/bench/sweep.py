@@ -23,7 +23,7 @@ from kronsparse.bench.energy import open_meter
 from kronsparse.bench.energy_contest import hold_energy_contest, idle_watts
 from kronsparse.bench.options import clock
 from kronsparse.bench.problems import Problem
-from kronsparse.bench.results import OURS, Results, Row, default_path, device_of, last_run
+from kronsparse.bench.results import OURS, Results, Row, default_path, device_of, last_run, now
 from kronsparse.bench.run import COMPILED
 from kronsparse.bench.small_batch import hold_small_contest
 from kronsparse.bench.spellings import why_missing
@@ -209,6 +209,7 @@ def record_run(
     }
     results.add(
         "run",
+        time=now(),
         suite=suite,
         **({"seed": seed} if seed is not None else {}),
         device=device.name,
@@ -314,10 +315,10 @@ def sweep(options: argparse.Namespace) -> int:
     deadline = options.begun + options.budget
     hold = _holder(options, kind, device, ceilings, library, fitting)
     done_as = " ".join(filter(None, (kind, options.impl)))  # forced implementations are measured apart
-    run_problems(fitting, families, results, done_as, deadline, hold)
+    left = run_problems(fitting, families, results, done_as, deadline, hold)
 
     again = Ceilings.measure(device, runs=3)
-    results.add("end", ceilings=asdict(again), seconds=time.monotonic() - options.begun)
+    results.add("end", ceilings=asdict(again), seconds=time.monotonic() - options.begun, left=left)
     drift = max(
         again.gemm_rate("f32") / ceilings.gemm_rate("f32"), ceilings.gemm_rate("f32") / again.gemm_rate("f32")
     )
