@@ -197,6 +197,8 @@ def test_the_triton_kernel_computes_the_product():
         capture_output=True,
         text=True,
     )
+    if "only 0-dimensional arrays can be converted" in done.stderr:
+        pytest.skip("triton's interpreter needs numpy < 2.4")
     assert done.stdout == "right\n", done.stderr[-2000:]
 
 
