@@ -311,6 +311,12 @@ def test_the_head_has_a_sentence_six_numbers_and_a_plot():
     assert len(numbers.ones) == 6 and "n = 26" in numbers.ones[0][1]
     assert [number for number, _ in numbers.ones[:4]] == ["1.50"] * 4
     points = head_section._points(collect(rows))
+    assert numbers.ones[4] == ("96%", "of problems faster than the best of bmm, einsum, dense, n = 104")
+    more = [*rows, *with_sizes([row("1x48x48x6", "triton", 0.75, layout="batch_first")])]
+    assert report.build(more).sections[0].blocks[1].ones[4:] == [
+        ("0%", "of problems faster than the best of anything, n = 1"),
+        ("0.50", "worst: time of the best rival / ours, n = 104"),
+    ]
     assert len(points["problem"]) == 104 and points["rival"][0] == "bmm" and points["intensity"][0] == 10.0
     assert plot.numbers.rows[0][2] == "26"
 

@@ -88,6 +88,13 @@ class Measured:
                 self.rivals[name] = min(times)
 
     @property
+    def is_contested(self) -> bool:
+        """Whether rivals beyond bmm, einsum and dense took part: only then the best of anything tells more
+        than the best of those."""
+        timed = {name for name in self.best_rows if not name.startswith(OURS)}
+        return ANYONE in self.rivals and not timed <= set(_EAGER_FAMILIES)
+
+    @property
     def winner(self) -> str:
         """The fastest rival, by its spelling."""
         rivals = {name: time for name, time in self.rivals.items() if name not in (EAGER, ANYONE)}

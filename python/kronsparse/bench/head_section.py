@@ -27,13 +27,14 @@ def _main_kinds(measured: Sequence[Measured]) -> list[tuple[str, str]]:
     return [kind for kind in _FIRST if kind in found] or found
 
 
-def _pairs(measured: Sequence[Measured], name: str) -> list[tuple[float, float]]:
-    """Ours in its default mode beside a rival, over all problems that have both."""
+def _pairs(measured: Sequence[Measured], name: str, is_contested: bool = True) -> list[tuple[float, float]]:
+    """Ours in its default mode beside a rival, over all problems that have both; the best of anything, unless
+    told otherwise, where more than bmm, einsum and dense took part."""
     return [
         (one.ours[mode], one.rivals[name])
         for dtype, mode in _main_kinds(measured)
         for one in of_kind(measured, dtype, mode)
-        if name in one.rivals
+        if name in one.rivals and (name != ANYONE or one.is_contested or not is_contested)
     ]
 
 
@@ -46,10 +47,13 @@ def _figures(measured: Sequence[Measured]) -> Figures:
             if ones and len(found) < _MEDIANS:
                 middle = median([one.over_floor(mode) for one in ones])
                 found.append((f"{middle:.2f}", f"{dtype} {layout}: median time / floor, n = {len(ones)}"))
-    won = wins(_pairs(measured, ANYONE))
+    name = ANYONE if _pairs(measured, ANYONE) else EAGER
+    won = wins(_pairs(measured, name))
     if won is not None:
-        found.append((f"{won.share:.0%}", f"of problems faster than every rival, n = {won.problems}"))
-        found.append((f"{won.least:.2f}", "worst: time of the best rival / ours"))
+        found.append((f"{won.share:.0%}", f"of problems faster than the {name}, n = {won.problems}"))
+    worst = wins(_pairs(measured, ANYONE, is_contested=False))  # a loss counts, whoever else was there
+    if worst is not None:
+        found.append((f"{worst.least:.2f}", f"worst: time of the best rival / ours, n = {worst.problems}"))
     return Figures(found)
 
 
@@ -63,12 +67,13 @@ def _sentence(run: Row, measured: Sequence[Measured]) -> str:
     where = device_of(run)
     told = f"On {where} kronsparse takes {median(floors):.2f} times the least possible time in the median"
     eager, anyone = (wins(_pairs(measured, name)) for name in (EAGER, ANYONE))
-    if eager is None or anyone is None:
-        return f"{told} of {len(floors)} problems."
-    return (
-        f"{told} of {len(floors)} problems: {eager.median:.1f} times as fast as the {EAGER}, "
-        f"{anyone.median:.1f} times as fast as the {ANYONE}."
-    )
+    told = f"{told} of {len(floors)} problems"
+    if eager is not None:
+        told += f"; it is {eager.median:.1f} times as fast as the {EAGER}"
+    if anyone is not None:
+        where = f" on the {anyone.problems} where more took part" if anyone.problems < len(floors) else ""
+        told += f", {anyone.median:.1f} times as fast as the {ANYONE}{where}"
+    return f"{told}."
 
 
 def _points(measured: Sequence[Measured]) -> dict[str, list[Any]]:

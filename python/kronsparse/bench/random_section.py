@@ -46,14 +46,15 @@ def exam_row(ones: Sequence[Measured], mode: str, exam: Exam | None) -> list[str
     cells = [str(len(ones)), judged(f"{middle:.2f}", goals.median if exam else None, middle <= goals.median)]
     cells.append(judged(f"{high:.2f}", goals.p95, high <= (goals.p95 or 0)))
     for name, goal in ((EAGER, None), (ANYONE, goals.wins)):
-        found = wins((one.ours[mode], one.rivals[name]) for one in ones if name in one.rivals)
+        met = [one for one in ones if name in one.rivals and (name != ANYONE or one.is_contested)]
+        found = wins((one.ours[mode], one.rivals[name]) for one in met)
         if found is None:
             cells.append("-")
             continue
         # n beside it, where not every problem has a rival.
         number = f" of {found.problems}" if found.problems < len(ones) else ""
         cells.append(judged(f"{found.share:.0%}{number}", goal, found.share >= (goal or 0), ".0%"))
-    found = wins((one.ours[mode], one.rivals[ANYONE]) for one in ones if ANYONE in one.rivals)
+    found = wins((one.ours[mode], one.rivals[ANYONE]) for one in ones if one.is_contested)
     least = judged(f"{found.least:.2f}", goals.least, found.least >= (goals.least or 0)) if found else "-"
     return [*cells, least]
 
