@@ -1,9 +1,11 @@
 """Advice on chains: what is proposed, its order, and how measurements change it."""
 
 import pytest
-from bench_helpers import row
+from bench_helpers import row, run_record, write
 from kronsparse.bench.__main__ import main
 from kronsparse.bench.advise import Advice, Experience, Layer, advise, not_told_apart, parameters
+from kronsparse.bench.elsewhere import Elsewhere
+from kronsparse.bench.problems import Problem
 from kronsparse.bench.proposals import Proposal, proposals, two_factors
 from kronsparse.chains import Pattern, checked, monarch
 
@@ -103,3 +105,48 @@ def test_the_command_asks_the_library(monkeypatch, capsys):
     monkeypatch.setattr("kronsparse.bench.advise.TOLD_APART", 10.0)  # whatever the cost model says
     assert main(["advise", *options[:4], "--device", "cpu", "--parameters", "20%"]) == 0
     assert "the times differ by less than 1000 %: choose by rank, or measure." in capsys.readouterr().out
+
+
+def of_another_gpu():
+    """A GPU whose kernels take twice the floor, four times where d is 64."""
+    ceilings = {"copy_bytes": 1e12, "gemm_flops": {"f16": 1e14, "f32": 1e13}}
+    rows = [run_record(ceilings=ceilings)]
+    for a, d in ((1, 1), (4, 1), (16, 1), (64, 1), (1, 4), (1, 16), (1, 64), (4, 64)):
+        for b in (16, 32, 64, 256):
+            problem = Problem("f16", "batch_first", Pattern(a, b, b, d), 4096)
+            floor_s = max(problem.moved_bytes / 1e12, problem.flops / 1e14)
+            told = {"problem": problem.text(), "batch": 4096, "layout": "batch_first"}
+            rows.append(row(str(problem.pattern), "kronsparse", (4 if d == 64 else 2) * floor_s, **told))
+    return rows
+
+
+def test_a_gpu_that_is_not_here_is_planned_for_by_its_measurements(tmp_path, capsys):
+    there = Elsewhere.of(of_another_gpu())
+    for pattern, times in (
+        (Pattern(4, 64, 64, 1), 2),
+        (Pattern(1, 64, 64, 64), 4),
+        (Pattern(32, 48, 48, 1), 2),
+    ):
+        problem = Problem("f16", "batch_first", pattern, 4096)
+        assert there.predict(problem.text()) == pytest.approx(times * there.floor(problem), rel=0.2)
+    pair = "f16 batch_first B=4096 1x64x64x64*64x64x64x1"
+    apart = [there.predict(f"f16 batch_first B=4096 {one}") for one in ("1x64x64x64", "64x64x64x1")]
+    assert there.predict(pair) == pytest.approx(sum(apart))
+    assert there.error("f16", "", "batch_first") < 0.3
+    with pytest.raises(
+        ValueError, match="no time of ours in f32 fp32 batch_last; the files have f16 batch_first"
+    ):
+        there.predict("f32 batch_last B=8 1x2x2x1")
+    path = write(tmp_path / "there.jsonl", of_another_gpu())
+    command = ["advise", "--in", "1024", "--out", "1024", "--parameters", "10%", "--like", path]
+    assert main([*command, "--library", str(tmp_path / "no-library")]) == 0  # none is needed
+    assert "G, from 32 measured problems; told from the others" in capsys.readouterr().out
+
+
+def test_whole_chains_that_were_measured_count_with_their_times():
+    before = advise(LAYER, 200_000, by_flops)
+    last = before[-1].proposal
+    chain = {"record": "chain", "status": "ok", "seconds": {"kronsparse": 1e-9}}
+    chain["problem"] = f"f32 batch_first B=100 {last}"
+    after = advise(LAYER, 200_000, by_flops, Experience.of([chain]))
+    assert after[0].proposal == last and after[0].measured == len(last.chain)

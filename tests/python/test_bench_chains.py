@@ -2,7 +2,7 @@
 
 import pytest
 from bench_helpers import CEILINGS, run_record
-from kronsparse.bench import bars, chains, chains_section
+from kronsparse.bench import chains, chains_section, plots
 from kronsparse.bench.__main__ import main
 from kronsparse.bench.ceilings import Ceilings
 from kronsparse.bench.results import read_rows
@@ -103,9 +103,23 @@ def test_the_sentences_say_whether_goals_are_reached():
     assert found[0].title == "Chains: eight layers" and len(found) == 3
 
 
+def bars_of(plot):
+    """The ends of all bars of a picture, by series."""
+    found = [one.data_source.data for one in plot.draw().renderers]
+    return {data["name"][0]: list(zip(data["bottom"], data["top"], strict=True)) for data in found}
+
+
 def test_bars_on_top_of_each_other_and_cut_off():
-    stacked = bars.bar_plot({"p": {"x": 1.0, "y": 2.0}, "q": {"x": 3.0}}, "T", "s", "", None, stacked=True)
+    stacked = plots.bar_plot({"p": {"x": 1.0, "y": 2.0}, "q": {"x": 3.0}}, "T", "s", "", None, stacked=True)
     assert stacked.numbers.rows == [["x", "1", "3"], ["y", "2", ""]]
-    assert stacked.svg.count("<rect") == 3 + 2
-    cut = bars.bar_plot({"p": {"x": 50.0}}, "T", "s", "", highest=10.0)
-    assert ">50</text>" in cut.svg
+    assert bars_of(stacked) == {"p": [(0.0, 1.0), (0.0, 2.0)], "q": [(1.0, 4.0)]}
+    cut = plots.bar_plot({"p": {"x": 50.0}}, "T", "s", "", highest=10.0)
+    assert bars_of(cut) == {"p": [(0.0, 50.0)]} and cut.draw().y_range.end == 10.0
+    assert plots.bar_plot({}, "T", "s", "").draw is None
+
+
+def test_boxes_lie_where_their_numbers_say():
+    plot = plots.drawn({"p": {"x": range(101)}, "q": {"x": [1.0], "y": []}}, "T", "g", "s", "", log=False)
+    boxes = {one.data_source.data["name"][0]: one.data_source.data for one in plot.draw().renderers}
+    assert (boxes["p"]["low"], boxes["p"]["q3"], boxes["p"]["number"]) == ([5.0], [75.0], [101])
+    assert boxes["q"]["place"] == [("x", "q")] and len(plot.numbers.rows) == 2

@@ -25,10 +25,12 @@ def test_rows_and_summary(monkeypatch, tmp_path, capsys):
     assert rows[0]["commit"] and rows[0]["versions"]["torch"] == torch.__version__
     for row in rows[2:]:
         assert row["status"] == "ok" and 0 < max(row["errors"]) <= layers.ALLOWED[row["dtype"]]
-        assert row["step_s"].keys() == row["forward_s"].keys() == {"kernel", "bmm"}
+        assert row["step_s"].keys() == row["forward_s"].keys() == {"kernel", "bmm", "linear"}
+        assert row["linear_error"] <= 2 * layers.ALLOWED[row["dtype"]]
         assert min(row["bare_s"], row["adjoint_s"], row["gradient_s"], *row["step_s"].values()) > 0
     told = capsys.readouterr().out
     assert "bf16 batch_first B=32 2x8x16x4" in told and "f16: faster than bmm" in told
+    assert "f16: faster than nn.Linear" in told and "linear / ours" in told
     assert "costs the host" in told
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from bench_helpers import row, run_record, write
-from kronsparse.bench import paper, paper_sections, report
+from kronsparse.bench import head_section, paper, paper_sections, report
 from kronsparse.bench.__main__ import main
 from kronsparse.bench.dataset import both_layouts, collect, halves_over_f32
 from kronsparse.bench.document import to_html, to_markdown
@@ -56,15 +56,25 @@ def made_up_rows():
     return rows
 
 
+def with_sizes(rows):
+    return [{**one, "bytes": 1e9, "flops": 1e10} if one["record"] == "row" else one for one in rows]
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(to_html(report.build(made_up_rows())))
+    path.write_text(to_html(report.build(with_sizes(made_up_rows()))))
     return path
 
 
 WANTED = (
-    *("Overview", "The paper's tables and figures", "Regression of log speed-up on log density and log h"),
+    *(
+        "In short",
+        "Overview",
+        "Runs",
+        "The paper's tables and figures",
+        "Regression of log speed-up on log density and log h",
+    ),
     *("Table 2: win rates, best of both layouts, f32 fp32", "Table 6: win rates in each layout, f32 fp32"),
     *("Table 9: win rates, best of both layouts, f16", "Table 10: win rates in each layout, f16"),
     *("Table 5: win rates by sparsity, f32 fp32", "Win rates by sparsity, f16"),
@@ -108,8 +118,9 @@ def test_the_page_has_everything_and_fetches_nothing(page):
     reader = Reader()
     reader.feed(page.read_text())
     assert [title for title in WANTED if title not in reader.titles] == []
-    assert reader.fetched == [] and "@import" not in page.read_text() and "url(" not in page.read_text()
-    assert reader.counts["svg"] >= 8 and reader.counts["table"] >= 15
+    assert reader.fetched == [] and "@import" not in page.read_text()
+    assert not re.search(r"url\(['\"]?(https?:|//)", page.read_text())
+    assert page.read_text().count('<div class="plot" id="plot-') >= 8 and reader.counts["table"] >= 15
     assert "@media print" in page.read_text()
 
 
@@ -217,9 +228,17 @@ def test_the_page_in_a_browser(page):
       const texts = [...table.tBodies[0].rows].map(row => parseFloat(row.cells[1].textContent));
       document.body.dataset.sorted = String(texts.every((value, at) => !at || texts[at - 1] >= value));
       document.body.dataset.direction = header.getAttribute("aria-sort");
-      document.body.dataset.drawn = String([...document.querySelectorAll("svg")].every(
-        svg => svg.getBoundingClientRect().height > 100));
-      document.body.dataset.width = String(document.documentElement.scrollWidth <= window.innerWidth);
+      setTimeout(() => {
+        const plots = [...document.querySelectorAll("div.plot")];
+        document.body.dataset.drawn = String(plots.every(plot => plot.getBoundingClientRect().height > 100));
+        document.body.dataset.width = String(document.documentElement.scrollWidth <= window.innerWidth);
+        const head = Bokeh.documents.find(one => [...one.all_models].some(model => model.type === "Select"));
+        const models = [...head.all_models], find = type => models.filter(model => model.type === type);
+        const shown = () => [...find("CDSView")[0].indices].length;
+        const whole = shown();
+        find("CheckboxButtonGroup").find(one => one.labels.includes("batch_last")).active = [0];
+        setTimeout(() => { document.body.dataset.filtered = `${shown()} of ${whole}`; }, 500);
+      }, 2000);
     </script>"""
     opened = page.with_name("tested.html")
     opened.write_text(page.read_text().replace("</body>", f"{script}</body>"))
@@ -235,6 +254,7 @@ def test_the_page_in_a_browser(page):
         assert title.replace("<", "&lt;") in dom
     assert 'data-sorted="true"' in dom and 'data-direction="descending"' in dom
     assert 'data-drawn="true"' in dom and 'data-width="true"' in dom
+    assert 'data-filtered="52 of 104"' in dom, "the buttons above the first plot"
 
 
 def test_wins_losses_and_targets():
@@ -262,17 +282,67 @@ def test_the_better_of_both_layouts():
     assert best.ours[""] == 1.0 and best.rivals["bmm"] == 2.0
 
 
-def test_rivals_are_compared_with_ours_of_their_own_run():
-    slow_day = [run_record(), row("1x4x4x2", "kronsparse", 2.0), row("1x4x4x2", "strided", 6.0)]
-    later = [run_record(), row("1x4x4x2", "kronsparse", 1.0), row("1x4x4x2", "bmm", 4.0)]
-    without_ours = [run_record(), row("1x4x4x2", "bmm", 9.0), row("1x4x4x2", "einsum", 5.0)]
-    (one,) = collect([*slow_day, *later, *without_ours])
-    assert one.ours[""] == 1.0
-    assert one.rivals["strided"] == 3.0  # three times ours, as measured side by side
-    assert one.rivals["bmm"] == 4.0 and one.rivals["einsum"] == 5.0
+def test_times_are_as_measured_and_the_last_count():
+    earlier = [run_record(), row("1x4x4x2", "kronsparse", 2.0), row("1x4x4x2", "strided", 6.0)]
+    later = [run_record(commit="d"), row("1x4x4x2", "kronsparse", 1.0), row("1x4x4x2", "bmm", 4.0)]
+    (one,) = collect([*earlier, *later])
+    assert one.ours[""] == 1.0 and one.best_rows["kronsparse"]["commit"] == "d"
+    assert one.rivals["strided"] == 6.0 and one.best_rows["strided"]["commit"] == "c"  # nothing is scaled
     wrong = {**row("1x4x4x2", "kronsparse", 0.0), "status": "wrong", "reason": "error 1"}
-    (one,) = collect([*slow_day, *later, run_record(), wrong])
+    (one,) = collect([*earlier, *later, run_record(), wrong])
     assert one.ours[""] == math.inf and one.rivals["bmm"] == 4.0 and one.failures
+
+
+def test_older_files_do_not_hide_newer_ones(tmp_path):
+    new = [run_record(time="2026-11-18T10:00:00Z"), row("1x4x4x2", "kronsparse", 1.0)]
+    old = [run_record(time="2026-11-17T10:00:00Z"), row("1x4x4x2", "kronsparse", 9.0)]
+    undated = [run_record(), row("1x4x4x2", "kronsparse", 5.0)]
+    for files in ((new, old, undated), (undated, old, new)):
+        paths = [Path(write(tmp_path / f"{at}.jsonl", rows)) for at, rows in enumerate(files)]
+        (one,) = collect(read_files(paths))
+        assert one.ours[""] == 1.0
+
+
+def test_the_head_has_a_sentence_six_numbers_and_a_plot():
+    rows = with_sizes(made_up_rows())
+    head = report.build(rows).sections[0]
+    sentence, numbers, plot = head.blocks
+    assert head.title == "In short" and sentence.startswith("On G kronsparse takes 1.50 times")
+    assert len(numbers.ones) == 6 and "n = 26" in numbers.ones[0][1]
+    assert [number for number, _ in numbers.ones[:4]] == ["1.50"] * 4
+    points = head_section._points(collect(rows))
+    assert numbers.ones[4] == ("96%", "of problems faster than the best of bmm, einsum, dense, n = 104")
+    more = [*rows, *with_sizes([row("1x48x48x6", "triton", 0.75, layout="batch_first")])]
+    assert report.build(more).sections[0].blocks[1].ones[4:] == [
+        ("0%", "of problems faster than the best of anything, n = 1"),
+        ("0.50", "worst: time of the best rival / ours, n = 104"),
+    ]
+    assert len(points["problem"]) == 104 and points["rival"][0] == "bmm" and points["intensity"][0] == 10.0
+    assert plot.numbers.rows[0][2] == "26"
+
+
+def test_runs_are_listed_and_warned_of():
+    told = {"time": "2026-11-18T10:00:00Z", "load": 3.2, "options": ["run", "--suite", "sample"]}
+    cpu = run_record(machine={"cpu": "C"}, threads=2, suite="sample", **told)
+    ended = {"record": "end", "ceilings": {"copy_bytes": 1e12, "gemm_flops": {"f32": 2e12}}, "left": 7}
+    rows = [cpu, row("1x4x4x2", "kronsparse", 1.0), {"record": "done"}, ended]
+    document = report.build(rows)
+    (line,) = document.sections[-1].blocks[0].rows
+    assert line[:3] == ["2026-11-18T10:00:00Z", "c", "`run --suite sample`"] and line[5:] == ["3.2", "1"]
+    partial, loaded, steady = document.warnings
+    assert partial == "Partial: 7 problems of sample were left out when its time was up."
+    assert "load up to 3.2" in loaded and "changed from 1 to 2 TFLOP/s" in steady
+    assert '<p class="warning">Partial: 7' in to_html(document) and "> **Partial: 7" in to_markdown(document)
+    assert "was stopped before its end" in head_section.warnings(rows[:-1])[0]
+    assert report.build(made_up_rows()).warnings == []
+
+
+def test_a_report_without_bokeh_says_what_to_install(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(report.importlib.util, "find_spec", lambda name: None)
+    path = write(tmp_path / "rows.jsonl", made_up_rows())
+    assert main(["report", path, "--output", str(tmp_path / "page")]) == 1
+    assert "pip install bokeh==3.8.2" in capsys.readouterr().err and not (tmp_path / "page.md").exists()
+    assert main(["report", path, "--summary"]) == 0
 
 
 def test_halves_are_held_against_f32_of_their_own_minute():
@@ -372,7 +442,11 @@ def test_a_report_is_of_one_device(tmp_path, monkeypatch, capsys, others, told):
 
 @pytest.fixture
 def before(tmp_path):
-    rows = [run_record(), row("1x2x2x1", "kronsparse", 1.0), row("1x4x4x2", "kronsparse", 1.0)]
+    rows = [
+        run_record(commit="a+changes"),
+        row("1x2x2x1", "kronsparse", 1.0),
+        row("1x4x4x2", "kronsparse", 1.0),
+    ]
     return rows, write(tmp_path / "a.jsonl", rows)
 
 
@@ -423,3 +497,44 @@ def test_compare_says_that_devices_differ(before, tmp_path, capsys):
 def test_compare_refuses_what_is_no_results_file(before, tmp_path, capsys):
     assert main(["compare", before[1], write(tmp_path / "b.jsonl", [])]) == 1
     assert "no record of a run" in capsys.readouterr().err
+
+
+def with_rivals(noise, ours, **changes):
+    """Twenty problems; every second time of the rival is off by this factor."""
+    rows = [run_record(**changes)]
+    for at in range(20):
+        seconds = ours if at == 3 else 1.0
+        rows.append(row(f"{at + 1}x4x4x2", "kronsparse", seconds))
+        rows.append(row(f"{at + 1}x4x4x2", "bmm", noise if at % 2 else 1.0))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("noise", "commit", "code", "told"),
+    [
+        (1.0, "b", 1, "1 slower"),
+        (1.12, "b", 0, "0 slower"),  # rivals show that times differ by themselves
+        (1.0, "a", 0, "A and B are of one commit: what is slower is noise"),
+        (1.0, "a+changes", 1, "1 slower"),
+    ],
+)
+def test_compare_does_not_fail_on_noise(tmp_path, capsys, noise, commit, code, told):
+    first = write(tmp_path / "a.jsonl", with_rivals(1.0, 1.0, commit="a"))
+    second = write(tmp_path / "b.jsonl", with_rivals(noise, 1.1, commit=commit))
+    assert main(["compare", first, second]) == code
+    assert told in capsys.readouterr().out
+    if commit == "b":  # noise that is given counts
+        assert main(["compare", first, second, "--noise", "3"]) == 1
+
+
+def test_compare_allows_for_a_slower_machine(tmp_path, capsys):
+    first = with_rivals(1.0, 1.0, commit="a")
+    slower = [
+        {**one, **{name: 1.2 * one[name] for name in ("median_s", "q1_s", "q3_s")}} for one in first[1:]
+    ]
+    files = [
+        write(tmp_path / "a.jsonl", first),
+        write(tmp_path / "b.jsonl", [run_record(commit="b"), *slower]),
+    ]
+    assert main(["compare", *files]) == 0
+    assert "differ by 0.833 in the median" in capsys.readouterr().out

@@ -229,6 +229,37 @@ def test_a_budget_is_kept_and_the_rest_said(monkeypatch, tmp_path, capsys):
 NAMES = {"contender": "kronsparse", "spelling": "kronsparse", "implementation": "", "mode": "", "reason": ""}
 
 
+def test_a_budget_measures_one_problem_at_least(tmp_path):
+    problems = [Problem("f32", "batch_last", Pattern(1, 1, 1, d), 8, ("fp32",)) for d in (1, 2, 3)]
+    done = []
+
+    def hold(problem, families):
+        done.append(problem)
+        return []
+
+    left = sweep.run_problems(problems, ["kronsparse"], Results(tmp_path / "r"), "time", 0.0, hold)
+    assert done == problems[:1] and left == 2
+
+
+def test_who_stops_a_command_is_told_how_to_go_on(monkeypatch, tmp_path, capsys):
+    def interrupted(options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kronsparse.bench.run.main", interrupted)
+    monkeypatch.setattr("kronsparse.bench.layers.main", interrupted)
+    monkeypatch.setattr(Results, "last_written", None)
+    assert main(["run", "--suite", "sample"]) == 130
+    assert capsys.readouterr().err.endswith("stopped; nothing was written\n")
+    monkeypatch.setattr(Results, "last_written", tmp_path / "rows.jsonl")
+    for given in (["--suite", "1x2x2x1 1x4x4x1"], ["--suite", "1x2x2x1 1x4x4x1", "--output", "mine"]):
+        assert main(["run", *given]) == 130
+        output = "mine" if "mine" in given else tmp_path / "rows.jsonl"
+        told = f"goes on from here: kronsparse-bench run --suite '1x2x2x1 1x4x4x1' --output {output}\n"
+        assert capsys.readouterr().err.endswith(told)
+    assert main(["layers"]) == 130
+    assert capsys.readouterr().err.endswith(f"rows so far are in {tmp_path / 'rows.jsonl'}\n")
+
+
 def test_progress_is_short_where_nobody_watches(tmp_path, capsys):
     problems = [Problem("f32", "batch_last", Pattern(1, 1, 1, d), 8, ("fp32",)) for d in range(1, 21)]
 

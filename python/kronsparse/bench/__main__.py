@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -19,11 +20,31 @@ COMMANDS = {
     "models": ("models", "time models and their parts beside their dense twins"),
     "peft": ("peft", "time training steps with PEFT's BOFT, the same as chains, and LoRA"),
     "accuracy": ("accuracy", "measure errors of long sums against float64, beside PyTorch's"),
+    "regret": ("regret", "time every candidate, and how far the choice is from the best"),
     "report": ("report", "make a page with tables and plots from results files"),
     "compare": ("compare", "list what got faster or slower between two results files"),
     "advise": ("advise", "list chains for a layer, fastest first"),
     "numbers": ("numbers", "fill in the numbers of Markdown files from results files, or check them"),
 }
+
+
+# Those that go on in a file where they were stopped.
+CONTINUED = ("run", "regret", "models")
+
+
+def stopped(command: str, given: Sequence[str]) -> str:
+    """What to tell who stopped a command: how to go on, or where the rows are."""
+    from kronsparse.bench.results import Results
+
+    path = Results.last_written
+    if path is None:
+        return "stopped; nothing was written"
+    if command not in CONTINUED:
+        return f"stopped; rows so far are in {path}"
+    words = (
+        list(given) if any(word.startswith("--output") for word in given) else [*given, "--output", str(path)]
+    )
+    return f"stopped; this goes on from here: kronsparse-bench {shlex.join(words)}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"kronsparse-bench {options.command}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nstopped; the same command with the same --output goes on from here", file=sys.stderr)
+        print(f"\n{stopped(options.command, given)}", file=sys.stderr)
         return 130
 
 

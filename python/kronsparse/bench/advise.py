@@ -2,11 +2,16 @@
 
 They use at most the given number of parameters, and at least half of it.
 
-With --results, predictions are corrected: a problem that was measured counts with its time, any other with
-its predicted time multiplied by the median of measured / predicted over problems of the same kind.
+With --results, predictions are corrected: a problem that was measured counts with its time (so does a whole
+chain), any other with its predicted time multiplied by the median of measured / predicted over problems of
+the same kind.
+
+With --like, the layer is planned for the device of these results files, which need not be here: times come
+from its ceilings and from the measured problems that are nearest.
 
   kronsparse-bench advise --in 4096 --out 4096 --dtype f16 --parameters 10%
   kronsparse-bench advise --in 4096 --out 11008 --parameters 2000000 --device cpu --results results/mine.jsonl
+  kronsparse-bench advise --in 4096 --out 4096 --like results/h200-grid.jsonl
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from pathlib import Path
 from kronsparse.bench.c_api import Library, find_library
 from kronsparse.bench.dataset import latest
 from kronsparse.bench.document import Table, markdown_table
+from kronsparse.bench.elsewhere import Elsewhere
 from kronsparse.bench.machine import default_device
 from kronsparse.bench.options import DEVICE_HELP, add_library, count
 from kronsparse.bench.problems import DTYPES, MODES, Problem
@@ -48,7 +54,11 @@ class Experience:
         """From the rows of results files."""
         found = Experience()
         ratios: dict[str, list[float]] = {}
-        for row in latest(rows, "row"):
+        known = list(rows)
+        for row in known:
+            if row.get("record") == "chain" and row["status"] == "ok" and OURS in row["seconds"]:
+                found.measured[row["problem"]] = row["seconds"][OURS]
+        for row in latest(known, "row"):
             if row["contender"] == OURS and row["status"] == "ok":
                 found.measured[row["problem"]] = row["median_s"]
                 if row.get("predicted_s"):
@@ -88,9 +98,11 @@ class Advice:
 def _seconds(chain: Chain, layer: Layer, predict: Predict, experience: Experience) -> tuple[float, int]:
     total, measured = 0.0, 0
     texts = [Problem(layer.dtype, layer.layout, one, layer.batch).text(layer.mode) for one in chain]
+    whole = f"{texts[0].rpartition(' ')[0]} {chain_text(chain)}"
+    if whole in experience.measured:
+        return experience.measured[whole], len(chain)
     if not experience.measured.keys() & set(texts):
         # As one problem: a plan may compute factors together.
-        whole = f"{texts[0].rpartition(' ')[0]} {chain_text(chain)}"
         return predict(whole) * experience.factors.get(_kind(whole), 1.0), 0
     for text in texts:
         if text in experience.measured:
@@ -128,7 +140,7 @@ def as_table(found: Sequence[Advice]) -> Table:
         "rank",
         "predicted us",
         "speed-up over dense",
-        "",
+        "from",
     ]
     rows = [
         [
@@ -140,7 +152,7 @@ def as_table(found: Sequence[Advice]) -> Table:
             str(one.proposal.rank),
             f"{1e6 * one.seconds:.1f}",
             f"{one.speedup:.2f}",
-            f"{one.measured} of {len(one.proposal.chain)} measured" if one.measured else "",
+            f"{one.measured} of {len(one.proposal.chain)} measured" if one.measured else "predicted",
         ]
         for one in found
     ]
@@ -198,22 +210,34 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="results files of this device, to correct predictions",
     )
+    like = "results files of a device that need not be here, to plan for it by what was measured there"
+    add("--like", type=Path, nargs="+", default=[], metavar="FILE", help=like)
     add("--top", type=count, default=15, metavar="N", help="number of chains to list (default 15)")
     add_library(parser)
 
 
 def main(options: argparse.Namespace) -> int:
     """Prints the advice; 0."""
-    library = Library(find_library(options.shared_library))
     mode = options.mode if options.dtype == "f32" else ""
     layer = Layer(options.rows, options.cols, options.dtype, mode, options.layout, options.batch)
     most = parameters(options.parameters, options.rows * options.cols)
-    found = advise(
-        layer,
-        most,
-        lambda problem: library.predict(problem, device=options.device),
-        Experience.of(read_files(options.results)),
-    )
+    if options.like:
+        rows = read_files([*options.like, *options.results])
+        there = Elsewhere.of(rows)
+        predict, where = there.predict, f"{there.device}, from {there.measured_problems()} measured problems"
+        off = there.error(layer.dtype, mode, layer.layout)
+        if off is not None:
+            where += f"; told from the others, a measured one is off by {100 * off:.0f} % in the median"
+        # Factors of chains are there already: what counts besides is that a problem was measured itself.
+        known = Experience(Experience.of(rows).measured)
+    else:
+        library = Library(find_library(options.shared_library))
+        where, known = options.device, Experience.of(read_files(options.results))
+
+        def predict(problem: str) -> float:
+            return library.predict(problem, device=options.device)
+
+    found = advise(layer, most, predict, known)
     found = [one for one in found if one.proposal.rank >= options.rank]
     wanted = f"{math.ceil(USED_AT_LEAST * most)} to {most} parameters"
     if not found:
@@ -221,7 +245,7 @@ def main(options: argparse.Namespace) -> int:
         raise ValueError(f"no chain for {layer.rows}x{layer.cols} has {wanted}{rank}")
     shown = found[: options.top]
     print(markdown_table(as_table(shown)))
-    print(f"\n{len(found)} chains of {wanted}; {layer.rows}x{layer.cols}, {options.device}")
+    print(f"\n{len(found)} chains of {wanted}; {layer.rows}x{layer.cols}, {where}")
     if not_told_apart(shown):
         print(not_told_apart(shown))
     return 0

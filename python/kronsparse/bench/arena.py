@@ -15,6 +15,7 @@ from kronsparse.bench.problems import ITEM_BYTES, Problem
 # Buffers are rotated until together they are this many times the last cache.
 CACHES_TO_EXCEED = 4
 MOST_SETS = 16
+WEIGHTY = 0.1  # the share of the values in what is read and written from which on they are rotated, too
 _ALIGNMENT = 512
 
 
@@ -51,13 +52,23 @@ class Arena:
 
     @staticmethod
     def fits(device: Device, problem: Problem) -> bool:
-        """x and y, a permuted copy of each, and as much again for whatever else is around."""
-        return 3 * sum(problem.operand_bytes) < 0.9 * device.memory_bytes
+        """x and y, a permuted copy of each, and as much again for whatever else is around; the values as they
+        were drawn, packed, and as two rivals have them."""
+        needed = 3 * sum(problem.operand_bytes) + 4 * problem.weight_bytes
+        return needed < 0.9 * device.memory_bytes
 
     def sets(self, problem: Problem) -> int:
         """How many pairs x, y are rotated."""
         wanted = CACHES_TO_EXCEED * self.device.cache_bytes / max(1, sum(problem.operand_bytes))
         return max(1, min(MOST_SETS, math.ceil(wanted)))
+
+    def value_sets(self, problem: Problem) -> int:
+        """How many sets of values are rotated: one, unless values are so large a part of what is read that
+        it would matter whether they stay in the cache."""
+        if problem.weight_bytes < WEIGHTY * problem.moved_bytes:
+            return 1
+        wanted = CACHES_TO_EXCEED * self.device.cache_bytes / problem.moved_bytes
+        return max(1, min(self.sets(problem), math.ceil(wanted)))
 
     def holds(self, problem: Problem) -> bool:
         """Whether this problem, which may be none of the run's, finds its operands here."""

@@ -72,6 +72,14 @@ class _Operands(ctypes.Structure):
     ]
 
 
+class _Candidate(ctypes.Structure):
+    _fields_ = [
+        ("implementation", ctypes.c_char * 32),
+        ("refusal", ctypes.c_char * 256),
+        ("predicted_seconds", ctypes.c_double),
+    ]
+
+
 def _own_libraries() -> Iterator[Path]:
     """Beside the package where it is installed; in the same build where it is a build's."""
     folders = (PACKAGE, PACKAGE.parent.parent / "src")
@@ -234,6 +242,10 @@ class Library:
             "kronsparse_devices": (ctypes.c_int, [pointer, ctypes.c_size_t, pointer]),
             "kronsparse_problem_parse": (ctypes.c_int, [text, pointer]),
             "kronsparse_predict": (ctypes.c_int, [pointer, text, text, pointer]),
+            "kronsparse_candidates": (
+                ctypes.c_int,
+                [pointer, text, pointer, ctypes.c_size_t, pointer],
+            ),
             "kronsparse_plan_create": (ctypes.c_int, [pointer, pointer, text, text, pointer]),
             "kronsparse_plan_run": (ctypes.c_int, [pointer, pointer, pointer]),
             "kronsparse_plan_workspace": (ctypes.c_int, [pointer, pointer, pointer, pointer]),
@@ -285,6 +297,15 @@ class Library:
         parsed = self._parse(problem)
         self._call("kronsparse_predict", ctypes.byref(parsed), device.encode(), forced, ctypes.byref(seconds))
         return seconds.value
+
+    def candidates(self, problem: str, device: str = "cpu") -> dict[str, float]:
+        """The implementations that accept the problem with the seconds they predict, cheapest first."""
+        parsed, count = self._parse(problem), ctypes.c_size_t()
+        arguments = ctypes.byref(parsed), device.encode()
+        self._call("kronsparse_candidates", *arguments, None, 0, ctypes.byref(count))
+        found = (_Candidate * count.value)()
+        self._call("kronsparse_candidates", *arguments, found, count, ctypes.byref(count))
+        return {one.implementation.decode(): one.predicted_seconds for one in found if not one.refusal}
 
     def check_implementation(self, name: str, device: str = "cpu") -> None:
         """Refuses a name that no implementation for the device has, nor a family of them."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from kronsparse.bench.bars import bar_plot
 from kronsparse.bench.document import Plot, Section, Table, markdown_table
+from kronsparse.bench.plots import bar_plot
 from kronsparse.bench.results import OURS, Row, is_cpu, last_run
 from kronsparse.bench.statistics import median
 from kronsparse.bench.targets import CHAIN_FLOORS, FURTHER_SPEEDUP, SMALL_CHAINS

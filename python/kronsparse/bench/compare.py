@@ -3,6 +3,9 @@
 Exit code 0: nothing of ours got slower, wrong or lost; 1: something did; 2: the files share no problem. A
 problem that was right in A and is not in B at all is lost, unless --subset is given.
 
+Rivals that are the same in both files show how much times differ by themselves: what 95 % of them stay within
+counts as noise, and their median as the machine's. Between files of one commit nothing can have got slower.
+
   kronsparse-bench compare before.jsonl after.jsonl
   kronsparse-bench compare before.jsonl quick.jsonl --subset
   kronsparse-bench compare before.jsonl after.jsonl --contender bmm --noise 5
@@ -19,11 +22,14 @@ from pathlib import Path
 from kronsparse.bench.dataset import family_of, latest, mode_of
 from kronsparse.bench.document import Table, markdown_table
 from kronsparse.bench.options import percentage
+from kronsparse.bench.random_section import percentile
 from kronsparse.bench.results import OURS, Row, device_of, last_run, read_rows
 from kronsparse.bench.statistics import median
 from kronsparse.bench.verdict import machine_line
 
 NOISE_PERCENT = 3.0
+MOST_NOISE = 0.25  # times that differ by more are for nobody to compare
+ENOUGH_RIVALS = 8
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class Change:
     before: Row
     after: Row
     noise: float  # as a share
+    drift: float = 1.0  # time before over time after of what has not changed
 
     @property
     def ratio(self) -> float:
@@ -48,9 +55,10 @@ class Change:
         the noise."""
         if self.after["status"] != "ok":
             return "broken"
-        if self.ratio > 1 + self.noise and _quartile(self.after, 3) < _quartile(self.before, 1):
+        ratio = self.ratio / self.drift
+        if ratio > 1 + self.noise and _quartile(self.after, 3) < _quartile(self.before, 1):
             return "faster"
-        if self.ratio < 1 / (1 + self.noise) and _quartile(self.after, 1) > _quartile(self.before, 3):
+        if ratio < 1 / (1 + self.noise) and _quartile(self.after, 1) > _quartile(self.before, 3):
             return "slower"
         return "same"
 
@@ -80,13 +88,58 @@ def _seconds(row: Row) -> float:
     return float(row["median_s"]) if row["status"] == "ok" else math.inf
 
 
+def unchanged(before: Sequence[Row], after: Sequence[Row], contender: str) -> list[float]:
+    """Time before over time after of rivals that are the same in both files: not where torch is another."""
+    versions = [last_run(rows).get("versions", {}).get("torch") for rows in (before, after)]
+    if versions[0] != versions[1]:
+        return []
+    ratios = []
+    for family in {family_of(row) for row in latest(before, "row")} - {contender, OURS}:
+        old, new = _best(before, family), _best(after, family)
+        for name in old.keys() & new.keys():
+            if old[name]["status"] == new[name]["status"] == "ok":
+                ratios.append(float(old[name]["median_s"] / new[name]["median_s"]))
+    return ratios
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How much times differ without a change of the code."""
+
+    share: float
+    drift: float = 1.0
+    told: str = ""
+
+    @staticmethod
+    def of(before: Sequence[Row], after: Sequence[Row], contender: str, given: float | None) -> Noise:
+        """As given, or by the rivals that have not changed where there are enough of them."""
+        ratios = unchanged(before, after, contender)
+        if given is not None or len(ratios) < ENOUGH_RIVALS:
+            return Noise(NOISE_PERCENT / 100 if given is None else given / 100)
+        drift = median(ratios)
+        apart = [max(ratio / drift, drift / ratio) - 1 for ratio in ratios]
+        share = min(MOST_NOISE, max(NOISE_PERCENT / 100, percentile(apart, 95)))
+        told = (
+            f"{len(ratios)} times of rivals, which have not changed, differ by {drift:.3f} in the median and "
+            f"around it by up to {100 * percentile(apart, 95):.1f} % in 95 % of them: "
+            f"noise is {100 * share:.1f} %."
+        )
+        return Noise(share, drift, told)
+
+
+def same_commit(before: Sequence[Row], after: Sequence[Row]) -> bool:
+    """Whether both files are of one commit, without changes."""
+    commits = {str(row.get("commit")) for rows in (before, after) for row in rows if row["record"] == "run"}
+    return len(commits) == 1 and not commits & {"unknown", "None"} and "+changes" not in commits.pop()
+
+
 def changes(
-    before: Sequence[Row], after: Sequence[Row], contender: str, noise: float
+    before: Sequence[Row], after: Sequence[Row], contender: str, noise: float, drift: float = 1.0
 ) -> tuple[list[Change], dict[str, Row]]:
     """Changes of problems that were right before, the worst first, and problems not measured again."""
     old, new = _best(before, contender), _best(after, contender)
     right = {name: row for name, row in old.items() if row["status"] == "ok"}
-    found = [Change(name, row, new[name], noise) for name, row in right.items() if name in new]
+    found = [Change(name, row, new[name], noise, drift) for name, row in right.items() if name in new]
     missing = {name: row for name, row in right.items() if name not in new}
     return sorted(found, key=lambda change: change.ratio), missing
 
@@ -101,9 +154,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--noise",
         type=percentage,
-        default=NOISE_PERCENT,
         metavar="PERCENT",
-        help=f"difference of medians that counts as noise, in percent (default {NOISE_PERCENT:g})",
+        help="difference of medians that counts as noise, in percent (default: what rivals that have not "
+        f"changed differ by, at least {NOISE_PERCENT:g})",
     )
     parser.add_argument("--all", action="store_true", help="list problems that stayed the same, too")
     parser.add_argument(
@@ -121,7 +174,10 @@ def main(options: argparse.Namespace) -> int:
     devices = [device_of(last_run(rows)) for rows in (before, after)]
     if devices[0] != devices[1]:
         print(f"\nA and B are of different devices ({'; '.join(devices)}): what differs may be the machine.")
-    found, missing = changes(before, after, options.contender, options.noise / 100)
+    noise = Noise.of(before, after, options.contender, options.noise)
+    if noise.told:
+        print(f"\n{noise.told}")
+    found, missing = changes(before, after, options.contender, noise.share, noise.drift)
     if not found:
         print(f"no problem of {options.contender} is in both files")
         return 2
@@ -149,4 +205,8 @@ def main(options: argparse.Namespace) -> int:
     middle = f"; A / B in the median {median(timed):.3f}" if timed else ""
     lost = f"; {len(missing)} not measured in B" if missing else ""
     print(f"\n{len(found)} problems in both: {counted}{middle}{lost}")
-    return 1 if {"slower", "broken"} & set(verdicts) or (missing and not options.subset) else 0
+    failing = {"slower", "broken"}
+    if options.contender == OURS and same_commit(before, after):
+        print("A and B are of one commit: what is slower is noise, and does not count.")
+        failing = {"broken"}
+    return 1 if failing & set(verdicts) or (missing and not options.subset) else 0

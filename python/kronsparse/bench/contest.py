@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from itertools import cycle
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from kronsparse.bench.results import OURS, Row
 from kronsparse.bench.spellings import Product, Spelling, spellings_for
 from kronsparse.bench.timing import Effort, Timing, interleaved, ratio_by_turns
 
-DENSE_BYTES = 4e9  # larger weights are not tried
+DENSE_BYTES = 4e9  # larger weights, zeros among them, are not tried
 # Generic families know nothing of the structure: they are left out when they would take this many floors. A
 # spelling that takes so many times the best of its family is called once; one that is near it is timed.
 GENERIC_FAMILIES = {"bsr", "sparse", "dense", "blocks"}
@@ -54,6 +55,11 @@ class Contender:
     predicted_s: float | None = None
     trial_s: float = math.inf
     timing: Timing | None = None
+
+    @property
+    def was_right(self) -> bool:
+        """Whether it ran, with the right answer."""
+        return self.status == "ok"
 
     def drop(self, status: str, reason: str) -> None:
         """From here on it does not take part."""
@@ -133,7 +139,11 @@ class Contest:
         torch.manual_seed(1)
         self._plans.enter_context(tf32_allowed(False))
         self.operands = self.table.arena.operands(self.problem)
-        self.values = draw_values(self.problem, self.table.device)
+        sets = self.table.arena.value_sets(self.problem)
+        if sets > 1:
+            self.operands = self.operands[:sets]
+        self.value_sets = [draw_values(self.problem, self.table.device) for _ in range(sets)]
+        self.values = self.value_sets[0]
         self.checker = Checker(self.problem, self.operands[0][0], self.values)
         self.floor_s, self.floor_bound = self.table.ceilings.floor(self.problem)
         return self
@@ -146,7 +156,7 @@ class Contest:
         """Everyone of these families: checked, and with a trial time."""
         if OURS in families:
             for mode in self.problem.modes:
-                self._enter_ours(mode)
+                self.enter_ours(mode, self.table.implementation)
         for spelling in spellings_for(self.problem.layout, self.problem.pattern, families):
             if not spelling.per_block or isinstance(self.table.device, CpuDevice):
                 self._enter_torch(spelling)
@@ -187,20 +197,24 @@ class Contest:
             contender.trial_s = device.seconds_of(rotation, calls_tried)
         contender.timing = Timing.of([contender.trial_s])
 
-    def _enter_ours(self, mode: str) -> None:
+    def enter_ours(self, mode: str, implementation: str | None) -> None:
+        """Ours in a mode: as a plan chooses, or by this implementation."""
         table, text = self.table, self.problem.text(mode)
         contender = Contender(OURS, OURS, mode)
         self.contenders.append(contender)
         try:
-            plan = self._plans.enter_context(
-                make_plan(table.c_api, table.device, text, self.values, table.implementation)
-            )
-            contender.implementation = plan.implementation
-            contender.predicted_s = table.c_api.predict(text, table.implementation, table.device.name)
+            plans = [
+                self._plans.enter_context(make_plan(table.c_api, table.device, text, values, implementation))
+                for values in self.value_sets
+            ]
+            contender.implementation = plans[0].implementation
+            contender.predicted_s = table.c_api.predict(text, implementation, table.device.name)
             _, right = judged_beside_torch(self.problem, mode, table.device, self.checker)
-            self._admit(
-                contender, [bound_call(self.table.device, plan, x, y) for x, y in self.operands], right
-            )
+            calls = [
+                bound_call(table.device, plan, x, y)
+                for plan, (x, y) in zip(cycle(plans), self.operands, strict=False)
+            ]
+            self._admit(contender, calls, right)
         except KronsparseError as error:
             contender.drop("unavailable", first_line(error))
 
@@ -219,7 +233,11 @@ class Contest:
                 if floors > HOPELESS_FLOORS:
                     contender.drop("skipped", f"estimated at {floors:.0f} floors from a part of the batch")
                     return
-            calls = [_with_operands(product, x, y) for x, y in self.operands]
+            products = [product, *(spelling.prepare(values) for values in self.value_sets[1:])]
+            calls = [
+                _with_operands(product, x, y)
+                for product, (x, y) in zip(cycle(products), self.operands, strict=False)
+            ]
             self._admit(contender, calls, lambda theirs: is_sound(theirs, self.problem))
         except Exception as error:  # out of memory, or not supported here; compilers throw anything
             contender.drop("unavailable", first_line(error))
@@ -228,7 +246,10 @@ class Contest:
         """Why a method with so many weights is not even tried; or nothing."""
         weights = spelling.weights(self.problem.pattern)
         weight_bytes = weights * self.values.element_size()
-        if weight_bytes > min(DENSE_BYTES, self.table.device.memory_bytes / 16):
+        has_zeros = weights > self.problem.pattern.nnz
+        if weight_bytes * len(self.value_sets) > min(
+            DENSE_BYTES if has_zeros else math.inf, self.table.device.memory_bytes / 16
+        ):
             return f"its weights would take {weight_bytes / 1e9:.1f} GB"
         least_s = 2.0 * self.problem.batch * weights / self.table.ceilings.gemm_rate(self.problem.dtype)
         if least_s > HOPELESS_FLOORS * self.floor_s:

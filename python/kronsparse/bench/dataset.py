@@ -39,19 +39,23 @@ class Measured:
     pattern: Pattern
     batch: int
     floor_s: float = math.nan
+    tensor_floor_s: float = math.nan  # of f32 by three products in TF32, where that rate is known
+    seed: int | None = None  # that the suite `random` drew it from
     ours: dict[str, float] = field(default_factory=dict)  # by mode; infinite where ours failed
     rivals: dict[str, float] = field(default_factory=dict)  # infinite where left out as hopeless
     best_rows: dict[str, Row] = field(default_factory=dict)  # by rival, and "kronsparse <mode>" for ours
     failures: list[str] = field(default_factory=list)
 
-    def add(self, row: Row, scale: float = 1.0) -> None:
-        """Takes in a row of this problem, its seconds times this."""
+    def add(self, row: Row) -> None:
+        """Takes in a row of this problem."""
         family, mode = family_of(row), mode_of(row)
         self.floor_s = row.get("floor_s", self.floor_s)
+        self.tensor_floor_s = row.get("tensor_floor_s", self.tensor_floor_s)
+        self.seed = row.get("seed", self.seed)
         failed = row["status"] == "wrong" or (family == OURS and row["status"] != "ok")
         if failed:
             self.failures.append(f"{row['status']}: {row['problem']}: {row['spelling']}: {row['reason']}")
-        seconds = row["median_s"] * scale if row["status"] == "ok" else math.inf
+        seconds = row["median_s"] if row["status"] == "ok" else math.inf
         if family == OURS:
             self.ours[mode] = seconds
             self.best_rows[f"{OURS} {mode}".strip()] = row
@@ -59,6 +63,20 @@ class Measured:
             self.rivals[family], self.best_rows[family] = seconds, row
         elif row["status"] == "skipped":
             self.rivals.setdefault(family, math.inf)
+
+    def floor_of(self, mode: str) -> float:
+        """The floor that the exams are held against: in the default mode of f32 tensor cores may take three
+        products in TF32 instead of one of the FMA units.
+
+        >>> Measured("f32", "batch_first", Pattern(1, 1, 1, 1), 1, 2.0, tensor_floor_s=1.0).floor_of("fp32")
+        1.0
+        """
+        is_known = mode == "fp32" and math.isfinite(self.tensor_floor_s)
+        return self.tensor_floor_s if is_known else self.floor_s
+
+    def over_floor(self, mode: str) -> float:
+        """Time of ours in that floor."""
+        return self.ours[mode] / self.floor_of(mode)
 
     def finish(self) -> None:
         """Completes the problem when all its rows are there."""
@@ -68,6 +86,20 @@ class Measured:
             times = [self.rivals[family] for family in families if family in self.rivals]
             if times and min(times) < math.inf:
                 self.rivals[name] = min(times)
+
+    @property
+    def is_contested(self) -> bool:
+        """Whether rivals beyond bmm, einsum and dense took part: only then the best of anything tells more
+        than the best of those."""
+        timed = {name for name in self.best_rows if not name.startswith(OURS)}
+        return ANYONE in self.rivals and not timed <= set(_EAGER_FAMILIES)
+
+    @property
+    def winner(self) -> str:
+        """The fastest rival, by its spelling."""
+        rivals = {name: time for name, time in self.rivals.items() if name not in (EAGER, ANYONE)}
+        best = min(rivals, key=lambda name: rivals[name])
+        return str(self.best_rows.get(best, {}).get("spelling", best))
 
     def best_of(self, families: Iterable[str], mode: str = "") -> float | None:
         """The least time of these, ours included by its name; nothing where none was measured."""
@@ -93,43 +125,36 @@ def latest(rows: Iterable[Row], record: str) -> list[Row]:
 Key = tuple[str, str, Pattern, int]  # what a problem is known by
 
 
-def _keyed(rows: Iterable[Row]) -> Iterable[tuple[int, Key, Row]]:
-    """The times in these rows, each with the number of its run and with its problem."""
-    run = 0
+def _tensor_floor(row: Row, ceilings: Row) -> float:
+    """Three products in TF32, or the bytes."""
+    by_flops = 3 * row["flops"] / ceilings["gemm_flops"]["tf32"]
+    return float(max(row["bytes"] / ceilings["copy_bytes"], by_flops))
+
+
+def _keyed(rows: Iterable[Row]) -> Iterable[tuple[Key, Row]]:
+    """The times in these rows, each with its problem, and with what the record of its run tells of it."""
+    run: Row = {}
     for row in rows:
-        run += row.get("record") == "run"
-        if row.get("record") == "row":
-            yield run, (row["dtype"], row["layout"], Pattern.parse(row["pattern"]), row["batch"]), row
+        if row.get("record") == "run":
+            run = row
+        if row.get("record") != "row":
+            continue
+        told: Row = {"commit": run.get("commit", ""), "time": run.get("time", "")}
+        ceilings = run.get("ceilings", {})
+        if row["dtype"] == "f32" and "tf32" in ceilings.get("gemm_flops", {}) and "bytes" in row:
+            told["tensor_floor_s"] = _tensor_floor(row, ceilings)
+        yield (row["dtype"], row["layout"], Pattern.parse(row["pattern"]), row["batch"]), {**row, **told}
 
 
 def collect(rows: Iterable[Row]) -> list[Measured]:
-    """The problems that were timed, in order. What several runs measured is taken from the last.
-
-    Rivals are compared with what ours took beside them: where they come from another run than ours, their
-    seconds are scaled by ours in both. Runs without ours count only where there are no others.
-    """
-    timed = list(_keyed(rows))
-    of_ours = [(run, key, row) for run, key, row in timed if row["contender"] == OURS]
-    with_ours = {(run, key) for run, key, _ in of_ours}
-    last: dict[tuple[object, ...], tuple[int, Key, Row]] = {}
-    for run, key, row in timed:
-        name = (key, mode_of(row), family_of(row), row["spelling"])
-        if (run, key) in with_ours or name not in last or last[name][:2] not in with_ours:
-            last[name] = (run, key, row)
-
+    """The problems that were timed, in order. What several runs measured is taken from the last, as it was
+    measured."""
+    last: dict[tuple[object, ...], tuple[Key, Row]] = {}
+    for key, row in _keyed(rows):
+        last[key, mode_of(row), family_of(row), row["spelling"]] = (key, row)
     found: dict[Key, Measured] = {}
-    for _, key, row in last.values():
-        measured = found.setdefault(key, Measured(*key))
-        if row["contender"] == OURS:
-            measured.add(row)
-    scales = {
-        (run, key): found[key].ours[mode_of(row)] / row["median_s"]
-        for run, key, row in of_ours
-        if row["status"] == "ok" and found[key].ours[mode_of(row)] < math.inf
-    }
-    for run, key, row in last.values():
-        if row["contender"] != OURS:
-            found[key].add(row, scales.get((run, key), 1.0))
+    for key, row in last.values():
+        found.setdefault(key, Measured(*key)).add(row)
     for one in found.values():
         one.finish()
     return sorted(found.values(), key=lambda one: (one.dtype, one.layout, one.pattern, one.batch))

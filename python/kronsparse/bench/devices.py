@@ -16,13 +16,14 @@ from torch import Tensor
 
 from kronsparse import __version__
 from kronsparse.bench.c_api import Library, Plan
-from kronsparse.bench.machine import commit, describe_machine
-from kronsparse.bench.results import Results, default_path
+from kronsparse.bench.machine import arguments, commit, describe_machine, load
+from kronsparse.bench.results import Results, default_path, now
 from kronsparse.bench.timing import Effort, seconds_of
 
 # How long the GPU is kept busy before a run, beyond what the run takes to enqueue, where that is known.
 HEAD_START_S, FIRST_HEAD_START_S = 30e-6, 300e-6
 LONGEST_HEAD_START_S = 20e-3
+TRIAL_CYCLES = 400_000  # some 0.2 ms
 
 
 @dataclass
@@ -250,6 +251,22 @@ class CudaDevice(Device):
         }
 
 
+def seconds_by_events(call: Callable[[], object], trials: int = 3) -> float:
+    """The least time of a call on torch's GPU, after one that sets things up: to tell ways apart that differ
+    by much. The GPU spins while the host enqueues."""
+    call()
+    found = []
+    for _ in range(trials):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(TRIAL_CYCLES)
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        found.append(float(start.elapsed_time(end)) * 1e-3)
+    return min(found)
+
+
 def open_device(name: str, library: Library | None = None) -> Device:
     """cpu, cuda:N where torch sees one, or opencl:N where the library does."""
     if name == "cpu":
@@ -281,7 +298,8 @@ def begin_results(suite: str, device: Device, output: Path | None, packages: Seq
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     where = {"machine": hardware, "threads": threads}
-    results.add("run", suite=suite, **where, versions=versions, commit=commit())
+    told = {"load": load(), "options": arguments()}
+    results.add("run", time=now(), suite=suite, **where, versions=versions, commit=commit(), **told)
     return results
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -20,11 +21,21 @@ class Table:
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture in SVG for the page, and what it shows in numbers."""
+    """A picture for the page, and what it shows in numbers."""
 
-    svg: str
+    draw: Callable[[], Any] | None  # makes Bokeh's figure; nothing where there is nothing to show
     caption: str
     numbers: Table
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A few numbers that a reader sees first, each with what it is."""
+
+    ones: Sequence[tuple[str, str]]
+
+
+Block = str | Table | Plot | Figures
 
 
 @dataclass(frozen=True)
@@ -32,7 +43,7 @@ class Section:
     """A title and what is under it, in order; a string is a paragraph, in which `code` may stand."""
 
     title: str
-    blocks: Sequence[str | Table | Plot] = field(default_factory=list)
+    blocks: Sequence[Block] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,7 @@ class Document:
 
     title: str
     sections: Sequence[Section]
+    warnings: Sequence[str] = ()  # on top of the page: why its numbers are to be read with care
 
 
 def markdown_table(table: Table) -> str:
@@ -68,12 +80,15 @@ def markdown_rows(text: str) -> list[dict[str, str]]:
 
 def to_markdown(document: Document) -> str:
     """The document, of its plots the numbers."""
-    parts = [f"# {document.title}"]
+    parts = [f"# {document.title}", *(f"> **{text}**" for text in document.warnings)]
     for section in document.sections:
         parts.append(f"## {section.title}")
         for block in section.blocks:
             if isinstance(block, Plot):
                 parts += [f"**{block.numbers.caption}.** {block.caption}", markdown_table(block.numbers)]
+            elif isinstance(block, Figures):
+                headers, cells = zip(*((told, number) for number, told in block.ones), strict=True)
+                parts.append(markdown_table(Table(headers, [cells])))
             elif isinstance(block, Table):
                 parts += [markdown_table(block), *([block.caption] if block.caption else [])]
             else:
@@ -95,7 +110,11 @@ th:focus { outline: 2px solid #0072b2; }
 th[aria-sort=ascending]::after { content: " \\25B4"; } th[aria-sort=descending]::after { content: " \\25BE"; }
 .wide { overflow-x: auto; } .caption, figcaption { color: #444; font-size: .9rem; margin-bottom: 1rem; }
 figure { display: inline-block; margin: 1rem 1rem 1rem 0; max-width: 100%; }
-svg { max-width: 100%; height: auto; }
+.plot { overflow-x: auto; }
+.warning { background: #fff3cd; border-left: 4px solid #d55e00; padding: .4rem .8rem; font-weight: 600; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .8rem; }
+.figures div { border: 1px solid #ccc; padding: .5rem .7rem; font-size: .85rem; color: #444; }
+.figures b { display: block; font-size: 1.6rem; color: #0072b2; }
 code { background: #f2f2f2; padding: 0 .2rem; }
 @media print {
   body { margin: 0; max-width: none; font-size: 10pt; } nav, summary { display: none; }
@@ -156,23 +175,60 @@ def _html_table(table: Table) -> str:
     return f"<details><summary>{len(table.rows)} rows</summary>{whole}</details>"
 
 
-def _html_block(block: str | Table | Plot) -> str:
+class _Pictures:
+    """The plots of a page, numbered as they come."""
+
+    def __init__(self) -> None:
+        self.items: list[str] = []
+
+    def place(self, plot: Plot) -> str:
+        """The element that a plot is put into."""
+        if plot.draw is None:
+            return ""
+        from kronsparse.bench import figures
+
+        name = f"plot-{len(self.items) + 1}"
+        self.items.append(figures.item(plot.draw(), name))
+        return f'<div class="plot" id="{name}"></div>'
+
+    def scripts(self) -> str:
+        """Bokeh and the pictures; nothing without a plot."""
+        if not self.items:
+            return ""
+        from kronsparse.bench import figures
+
+        # No text of a page may end its script.
+        drawn = ",\n".join(one.replace("</", "<\\/") for one in self.items)
+        return (
+            f"<script>{figures.script()}</script>\n"
+            f"<script>for (const item of [{drawn}]) Bokeh.embed.embed_item(item);</script>\n"
+        )
+
+
+def _html_block(block: Block, pictures: _Pictures) -> str:
     if isinstance(block, Table):
         return _html_table(block)
     if isinstance(block, Plot):
-        numbers = f"<details><summary>numbers</summary>{_html_table(block.numbers)}</details>"
-        return f"<figure>{block.svg}<figcaption>{_text(block.caption)} {numbers}</figcaption></figure>"
+        rows = _html_table(block.numbers) if block.numbers.rows else ""
+        numbers = f"<details><summary>numbers</summary>{rows}</details>" if rows else ""
+        picture = pictures.place(block)
+        return f"<figure>{picture}<figcaption>{_text(block.caption)} {numbers}</figcaption></figure>"
+    if isinstance(block, Figures):
+        cards = "".join(f"<div><b>{_text(number)}</b>{_text(told)}</div>" for number, told in block.ones)
+        return f'<div class="figures">{cards}</div>'
     return f"<p>{_text(block)}</p>"
 
 
 def to_html(document: Document) -> str:
     """One page that needs nothing but itself."""
+    pictures = _Pictures()
+    warnings = "".join(f'<p class="warning">{_text(text)}</p>' for text in document.warnings)
     links = "".join(
         f'<a href="#{anchor(section.title)}">{_text(section.title)}</a>' for section in document.sections
     )
     sections = "\n".join(
         f'<section id="{anchor(section.title)}"><h2>{_text(section.title)}</h2>\n'
-        + "\n".join(map(_html_block, section.blocks))
+        + "\n".join(_html_block(block, pictures) for block in section.blocks)
         + "</section>"
         for section in document.sections
     )
@@ -180,6 +236,6 @@ def to_html(document: Document) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{html.escape(document.title)}</title>\n"
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>\n'
-        f"<body><h1>{_text(document.title)}</h1><nav>{links}</nav>\n{sections}\n"
-        f"<script>{_SCRIPT}</script></body></html>\n"
+        f"<body><h1>{_text(document.title)}</h1>{warnings}<details><summary>Contents</summary><nav>{links}</nav></details>\n{sections}\n"
+        f"{pictures.scripts()}<script>{_SCRIPT}</script></body></html>\n"
     )

@@ -67,6 +67,7 @@ def energy(rows: Sequence[Row]) -> Section | None:
     lines, plots = [], []
     published = [f"{paper.ENERGY_WINS.percent:.0f} %", f"{paper.ENERGY_MEDIAN_SAVING_PERCENT:.0f} %"]
     measured = [row for row in rows if row.get("record") == "energy"]
+    rivals = sorted({family_of(row) for row in measured if row["status"] == "ok"} - {OURS})
     layouts = [one for one in LAYOUTS if any(row["layout"] == one for row in measured)]
     places = {one: [row for row in measured if row["layout"] == one] for one in layouts}
     if len(layouts) > 1:
@@ -78,7 +79,8 @@ def energy(rows: Sequence[Row]) -> Section | None:
             told = published if is_paper else ["-", "-"]
             lines.append([f"{dtype} {mode}".strip(), place, *told, *mine])
             points = [(pattern.d * pattern.h, theirs / ours) for ours, theirs, pattern in pairs]
-            title = f"Joules of the best rival / ours, {dtype} {mode}".strip() + f", {place}"
+            whose = rivals[0] if len(rivals) == 1 else f"the best of {', '.join(rivals)}"
+            title = f"Joules of {whose} / ours, {dtype} {mode}".strip() + f", {place}"
             where = "for each the better of both layouts" if place == "best of both" else f"all in {place}"
             caption = f"{len(pairs)} patterns, {where}. Boxes: quartiles; whiskers: 5 and 95 %."
             plots.append(drawn({"joules": binned(points)}, title, "d·h(b,c), from", "ratio", caption))
@@ -88,7 +90,10 @@ def energy(rows: Sequence[Row]) -> Section | None:
     of_paper = ["paper: less energy", "paper: median saving"]
     headers = ["", "layout", *of_paper, "less energy", "median saving", "patterns"]
     idle_told = f"{idle[0]:g} to {idle[-1]:g} W" if len(idle) > 1 else f"{idle[0]:g} W"
-    remark = f"Joules are those of the whole device, idle power included; idle it takes {idle_told}."
+    remark = (
+        f"Measured beside {', '.join(rivals)}. Joules are those of the whole device, idle power included; "
+        f"idle it takes {idle_told}."
+    )
     if len(layouts) == 1:
         remark += (
             f" The paper takes the better of both layouts (less energy on {published[0]} of the patterns, "

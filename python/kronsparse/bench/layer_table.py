@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kronsparse.bench.document import Section, Table, markdown_table
 from kronsparse.bench.results import Row
 
-RIVALS = {"bmm": "bmm", "compiled": "torch.compile of bmm"}
+RIVALS = {"bmm": "bmm", "compiled": "torch.compile of bmm", "linear": "nn.Linear"}
 
 
 def steps_table(rows: Sequence[Row]) -> Table:

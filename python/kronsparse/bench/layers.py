@@ -1,5 +1,5 @@
-"""Times KSLinear as a layer: a step of training beside torch's bmm, eager and compiled; the layer beside its
-bare kernel; the host's part of a call beside nn.Linear's.
+"""Times KSLinear as a layer: a step of training beside torch's bmm, eager and compiled, and nn.Linear's; the
+layer beside its bare kernel; the host's part of a call beside nn.Linear's.
 
 Gradients are compared with float64 before anything is timed.
 
@@ -26,6 +26,7 @@ from kronsparse.bench.results import Row
 from kronsparse.chains import Pattern
 from kronsparse.torch import KSLinear, _operators
 from kronsparse.torch._library import ADJOINT, SETTINGS
+from kronsparse.torch.backends import to_dense
 
 # Patterns of the paper's grid: narrow and wide blocks, few and many, every distance of j.
 PATTERNS = [
@@ -42,6 +43,7 @@ DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16}
 ALLOWED = {"f16": 2e-3, "bf16": 1.6e-2}
 SAMPLES_CHECKED = 64
 HOST_CALLS, HOST_RUNS = 200, 30
+DENSE_BYTES = 16e9  # nn.Linear with larger matrices is not tried
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -114,9 +116,9 @@ def training_step(device: Device, dtype: str, pattern: Pattern, batch: int, comp
     def layer_of(backend: str) -> KSLinear:
         return KSLinear.from_factors([values], backend=backend)
 
-    def step_of(call: Callable[[Tensor], Tensor], layer: KSLinear) -> Callable[[], None]:
+    def step_of(call: Callable[[Tensor], Tensor], weights: Tensor) -> Callable[[], None]:
         def step() -> None:
-            x.grad = layer.factors[0].grad = None
+            x.grad = weights.grad = None
             call(x).backward(g)
 
         return step
@@ -127,13 +129,25 @@ def training_step(device: Device, dtype: str, pattern: Pattern, batch: int, comp
         torch._dynamo.reset()  # it compiles one function for a few shapes only, then runs it uncompiled
         layers["compiled"] = layer_of("bmm")
         calls["compiled"] = torch.compile(layers["compiled"], dynamic=False)
-    step_of(calls["kernel"], layers["kernel"])()
+    dense = _dense_layer(pattern, values)
+    if dense is not None:
+        calls["linear"] = dense
     factor = layers["kernel"].factors[0]
+    step_of(calls["kernel"], factor)()
     assert x.grad is not None and factor.grad is not None  # a step has just made them
     row["errors"] = _errors(pattern, x, values, g, x.grad, factor.grad)
     if not max(row["errors"]) <= ALLOWED[dtype]:
         return row | {"status": "wrong"}
-    row["step_s"] = {name: _seconds(device, step_of(call, layers[name])) for name, call in calls.items()}
+    if dense is not None:
+        with torch.no_grad():
+            few = x[:SAMPLES_CHECKED]
+            row["linear_error"] = _error(dense(few), layers["kernel"](few).double())
+        if not row["linear_error"] <= 2 * ALLOWED[dtype]:
+            del calls["linear"]
+    weights = {name: layer.factors[0] for name, layer in layers.items()}
+    if dense is not None:
+        weights["linear"] = dense.weight
+    row["step_s"] = {name: _seconds(device, step_of(call, weights[name])) for name, call in calls.items()}
     with torch.no_grad():
         row["forward_s"] = {name: _seconds(device, partial(call, x)) for name, call in calls.items()}
         plain, settings = _operators.plain, SETTINGS["none", "batch_first", "fp32"]
@@ -143,6 +157,22 @@ def training_step(device: Device, dtype: str, pattern: Pattern, batch: int, comp
         row["gradient_s"] = _seconds(device, lambda: _operators.gradient(x, g, *pattern, settings))
         torch.ops.kronsparse.release(frozen)
     return row
+
+
+def _dense_layer(pattern: Pattern, values: Tensor) -> torch.nn.Linear | None:
+    """nn.Linear with the same matrix, where its zeros fit in memory: what ours takes the place of."""
+    entries = pattern.rows * pattern.cols
+    # The matrix, its gradient, and a copy of each while they are made.
+    if 4 * entries * values.element_size() > DENSE_BYTES:
+        return None
+    dense = torch.nn.Linear(pattern.cols, pattern.rows, False, values.device, values.dtype)
+    with torch.no_grad():
+        dense.weight.copy_(to_dense([values]))
+    return dense
+
+
+def _error(found: Tensor, exact: Tensor) -> float:
+    return float((found.double() - exact).norm() / exact.norm())
 
 
 def _seconds(device: Device, call: Callable[[], object]) -> float:
@@ -163,4 +193,4 @@ def _errors(
     outputs = g.view(-1, a, b, d)[:, i, :, j].double()
     inputs = x.detach().view(-1, a, c, d)[:, i, :, j].double()
     pairs = ((grad_x[some].view(-1, a, c, d), exact_x), (grad_values[i, :, :, j], outputs.T @ inputs))
-    return [float((ours.double() - exact).norm() / exact.norm()) for ours, exact in pairs]
+    return [_error(ours, exact) for ours, exact in pairs]

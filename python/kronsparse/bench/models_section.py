@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kronsparse.bench import paper
-from kronsparse.bench.bars import bar_plot
 from kronsparse.bench.document import Plot, Section, Table, markdown_table
+from kronsparse.bench.plots import bar_plot
 from kronsparse.bench.results import Row, is_cpu, last_run
 from kronsparse.bench.targets import MODEL_TARGETS
 

@@ -38,7 +38,7 @@ def _floors(ones: Sequence[Measured], mode: str) -> float:
 
 
 def _sections(rows: Sequence[Row]) -> list[tuple[tuple[str, str, str], list[Measured]]]:
-    measured = collect(rows)
+    measured = [one for one in collect(rows) if one.seed is None]
     found = [
         ((dtype, mode, layout), of_kind(measured, dtype, mode, layout))
         for dtype, mode in kinds(measured)

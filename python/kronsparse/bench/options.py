@@ -50,6 +50,17 @@ def count(text: str) -> int:
     return int(text)
 
 
+def seed(text: str) -> int:
+    """Reads a whole number, at least 0.
+
+    >>> seed("0")
+    0
+    """
+    if not re.fullmatch(r"\d+", text):
+        raise argparse.ArgumentTypeError(f"{text!r} given, must be a whole number, at least 0")
+    return int(text)
+
+
 def percentage(text: str) -> float:
     """Reads a number of percent, at least 0, without the sign.
 

@@ -27,21 +27,27 @@ def overview(rows: Sequence[Row], measured: Sequence[Measured], kinds: Sequence[
                 continue
             cells = [f"{dtype} {mode}".strip(), layout, str(len(ones))]
             cells.append(f"{median([one.ours[mode] / one.floor_s for one in ones]):.2f}")
-            for name in (EAGER, "strided"):
-                found = wins((one.ours[mode], one.rivals[name]) for one in ones if name in one.rivals)
-                cells += [f"{100 * found.share:.0f} %", f"{found.median:.2f}"] if found else ["-", "-"]
+            known = [one.over_floor(mode) for one in ones if math.isfinite(one.tensor_floor_s)]
+            cells.append(f"{median(known):.2f}" if known and mode == "fp32" else "-")
+            for name in (EAGER, ANYONE, "strided"):
+                met = [one for one in ones if name in one.rivals and (name != ANYONE or one.is_contested)]
+                found = wins((one.ours[mode], one.rivals[name]) for one in met)
+                told = (
+                    [f"{100 * found.share:.0f} % of {found.problems}", f"{found.median:.2f}"] if found else []
+                )
+                cells += told or ["-", "-"]
             lines.append(cells)
-    headers = ["", "layout", "patterns", "time / floor"]
-    for name in ("bmm, einsum, dense", "strided"):
+    headers = ["", "layout", "patterns", "time / floor", "/ floor of three TF32 products"]
+    for name in ("bmm, einsum, dense", "every rival", "strided"):
         headers += [f"faster than {name}", "median speed-up"]
     runs = [row for row in rows if row.get("record") == "run"]
     ceilings = [text for text in map(ceilings_text, runs) if text]
     machines = [*dict.fromkeys(map(machine_text, runs)), *(f"Ceilings: {text}." for text in ceilings[-1:])]
     caption = (
         "The floor is max(bytes of x, y and weights / copy rate, flops / GEMM rate of the dtype), both rates "
-        "PyTorch's own in the same run. Bmm, einsum and dense stand for the fastest of them that was timed. "
-        "Rivals from another run than ours are scaled by what ours took in both runs, so that times are "
-        "compared that were measured side by side."
+        "PyTorch's own in the same run. Bmm, einsum and dense stand for the fastest of them that was timed, "
+        "every rival for the best of anything, where more than those took part. "
+        "Each time is as it was measured, in the last run that has it."
     )
     return Section("Overview", [Table(headers, lines, caption), *machines])
 
@@ -131,6 +137,7 @@ def every_problem(measured: Sequence[Measured], kinds: Sequence[tuple[str, str]]
             for name in names:
                 seconds = one.rivals.get(name, math.inf)
                 cells.append(f"{seconds / one.floor_s:.2f}" if seconds < math.inf else "-")
-            rows.append([*cells, one.best_rows[f"{OURS} {mode}".strip()].get("implementation", "")])
-    headers = ["problem", "h", "floor ms", "ours ms", "ours / floor", *names, "implementation"]
+            row = one.best_rows[f"{OURS} {mode}".strip()]
+            rows.append([*cells, row.get("implementation", ""), row.get("commit", "")])
+    headers = ["problem", "h", "floor ms", "ours ms", "ours / floor", *names, "implementation", "commit"]
     return Section("Every problem, times over the floor", [Table(headers, rows, folded=True)])

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kronsparse.bench import paper
-from kronsparse.bench.bars import histogram
 from kronsparse.bench.dataset import GENERIC, SPECIALISED, Measured, both_layouts, of_kind
 from kronsparse.bench.document import Plot, Section, Table, anchor
-from kronsparse.bench.plots import binned, drawn
+from kronsparse.bench.plots import binned, drawn, histogram
 from kronsparse.bench.results import OURS
 from kronsparse.bench.statistics import Wins, log_correlation, log_regression, median, wins
 from kronsparse.bench.suites import SUITES, without_permutation

@@ -41,6 +41,7 @@ class Problem:
     pattern: Pattern
     batch: int
     modes: tuple[str, ...] = ("",)  # "" where the dtype has none
+    seed: int | None = None  # that the suite `random` drew it from
 
     @classmethod
     def parse(cls, text: str) -> Problem:
@@ -115,4 +116,5 @@ class Problem:
             "sparsity": 1.0 - self.pattern.density,
             "flops": self.flops,
             "bytes": self.moved_bytes,
+            **({"seed": self.seed} if self.seed is not None else {}),
         }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import importlib.util
 import io
 import re
 from collections.abc import Sequence
@@ -17,7 +18,11 @@ from kronsparse.bench import chains_section, models_section, own_sections, paper
 from kronsparse.bench.dataset import Measured, collect, family_of, kinds, latest, mode_of
 from kronsparse.bench.document import Document, Section, to_html, to_markdown
 from kronsparse.bench.energy_section import energy
+from kronsparse.bench.errors import RefusalError
+from kronsparse.bench.head_section import in_short, runs_section, warnings
 from kronsparse.bench.layer_table import training
+from kronsparse.bench.random_section import random_section
+from kronsparse.bench.regret_section import regret_section
 from kronsparse.bench.results import Row, check_one_device, last_run, read_files
 from kronsparse.bench.verdict import small_sections, summary, target_sections, targets_of
 
@@ -38,6 +43,7 @@ CSV_COLUMNS = (
     *("error", "h", "sparsity", "bytes", "flops", "joules", "watts", "idle_w", "bound_s"),
 )
 ENDINGS = (".html", ".md", ".csv")
+BOKEH = "bokeh==3.8.2"  # as in pyproject.toml
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -59,14 +65,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def build(rows: Sequence[Row], title: str | None = None) -> Document:
     """The report as a document."""
     run = last_run(rows)
-    measured = collect(rows)
+    everything = collect(rows)
+    measured = [one for one in everything if one.seed is None]
     found = kinds(measured)
     hardware = run["machine"].get("gpu", run["machine"]["cpu"])
     main = [kind for kind in found if kind[1] in ("", "fp32")]  # what the paper's tables are about
     of_paper = _paper(rows, measured, main)
     sections: list[Section | None] = []
+    if everything and kinds(everything):
+        sections.append(in_short(rows, measured if found else everything))
     if found:
         sections.append(own_sections.overview(rows, measured, found))
+    sections.append(random_section(rows, everything))
     sections += [paper_sections.contents(of_paper), *of_paper] if of_paper else []
     if found:
         sections.append(own_sections.floor_distance(measured, found))
@@ -77,10 +87,13 @@ def build(rows: Sequence[Row], title: str | None = None) -> Document:
         sections += target_sections(rows, measured)
     if found:
         sections.append(own_sections.predictions(measured, found))
-    sections.append(own_sections.failures(measured))
-    if found:
-        sections.append(own_sections.every_problem(measured, found))
-    return Document(title or f"kronsparse on {hardware}", [one for one in sections if one is not None])
+    sections.append(regret_section(rows))
+    sections.append(own_sections.failures(everything))
+    if everything:
+        sections.append(own_sections.every_problem(everything, kinds(everything)))
+    sections.append(runs_section(rows))
+    whole = [one for one in sections if one is not None]
+    return Document(title or f"kronsparse on {hardware}", whole, warnings(rows))
 
 
 def _paper(
@@ -132,6 +145,8 @@ def main(options: argparse.Namespace) -> int:
     if options.summary:
         print("\n".join(summary(rows)))
         return 0
+    if importlib.util.find_spec("bokeh") is None:
+        raise RefusalError(f"the page's plots need Bokeh: pip install {BOKEH}; --summary does without")
     document = build(rows, options.title)
     output = options.output.with_suffix("") if options.output.suffix in ENDINGS else options.output
     output.parent.mkdir(parents=True, exist_ok=True)

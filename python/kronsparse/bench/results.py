@@ -60,9 +60,31 @@ def read_rows(path: Path) -> list[Row]:
     return [row for row in found if row is not None]
 
 
+def now() -> str:
+    """The moment as the record of a run has it, in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def by_time(rows: Iterable[Row]) -> list[Row]:
+    """The runs, each with what it wrote, in the order they were made, so that newer ones count. Older files
+    do not tell when: their runs come first, in the order given.
+
+    >>> runs = [{"record": "run", "time": "2026-02"}, {"record": "row"}, {"record": "run", "time": "2026-01"}]
+    >>> [row.get("time") for row in by_time(runs)]
+    ['2026-01', '2026-02', None]
+    """
+    runs: list[list[Row]] = [[]]
+    for row in rows:
+        if row.get("record") == "run":
+            runs.append([])
+        runs[-1].append(row)
+    ordered = sorted(runs, key=lambda run: str(run[0].get("time", "")) if run else "")
+    return [row for run in ordered for row in run]
+
+
 def read_files(paths: Iterable[Path]) -> list[Row]:
-    """The records of several files, one after the other."""
-    return [row for path in paths for row in read_rows(path)]
+    """The records of several files, run by run in the order they were made."""
+    return by_time(row for path in paths for row in read_rows(path))
 
 
 def last_run(rows: Iterable[Row]) -> Row:
@@ -98,6 +120,8 @@ def check_one_device(rows: Iterable[Row]) -> None:
 class Results:
     """A file being written, with what was in it before."""
 
+    last_written: Path | None = None  # of this process, for whoever stops it
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -117,6 +141,7 @@ class Results:
         if not added:
             return
         self.rows += added
+        Results.last_written = self.path
         with self.path.open("a") as file:
             file.write(self._ending + "".join(json.dumps(row) + "\n" for row in added))
         self._ending = ""

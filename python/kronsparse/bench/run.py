@@ -6,6 +6,7 @@ report` makes a page of the file.
 
   kronsparse-bench run --suite sample                                 64 patterns, the usual rivals
   kronsparse-bench run --suite paper-time --output grid.jsonl --budget 8m
+  kronsparse-bench run --suite random --seed 7 --dtypes f16 --competitors ours
   kronsparse-bench run --suite sample --dtypes f16 --competitors ours,compiled,bsr --limit 16
   kronsparse-bench run --suite problems.txt --device cpu              your own file
 """
@@ -17,23 +18,28 @@ import math
 import time
 
 from kronsparse.bench import machine
-from kronsparse.bench.options import DEVICE_HELP, add_library, add_output, count, duration, words
+from kronsparse.bench.options import DEVICE_HELP, add_library, add_output, count, duration, seed, words
 from kronsparse.bench.problems import DTYPES, MODES
+from kronsparse.bench.results import OURS
 from kronsparse.bench.suites import SUITES, find_suite
 from kronsparse.checks import LAYOUTS
 
 KINDS = ("time", "small", "energy")
 COMPETITORS = (
     *("ours", "bmm", "einsum", "dense", "blocks", "strided", "transposing", "bsr", "sparse"),
-    *("compiled", "compiled-einsum", "ksmm"),
+    *("triton", "cutensor", "compiled", "compiled-einsum", "ksmm"),
 )
+COMPILED = ("compiled", "compiled-einsum")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `run`."""
     add = parser.add_argument
-    suites = f"problems to run: {', '.join(SUITES)}, a file, or patterns (default sample)"
+    suites = f"problems to run: {', '.join(SUITES)} (see --list), a file, or patterns (default sample)"
     add("--suite", default="sample", help=suites)
+    add("--list", action="store_true", help="list the suites, and measure nothing")
+    add("--seed", type=seed, metavar="N", help="with --suite random: the seed of its problems")
+    add("--count", type=count, metavar="N", help="with --suite random: take the first N of its problems")
     add("--device", help=DEVICE_HELP)
     dtypes = "dtypes to run, of f32,f16,bf16 (default: the suite's)"
     add("--dtypes", type=words(DTYPES), metavar="LIST", help=dtypes)
@@ -45,6 +51,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--batch", type=count, metavar="N", help=batch)
     competitors = f"who takes part, of {', '.join(COMPETITORS)} (default: the suite's)"
     add("--competitors", type=words(COMPETITORS), metavar="LIST", help=competitors)
+    compiled = "add torch.compile of bmm and of einsum, which take seconds a problem"
+    add("--compiled", action="store_true", help=compiled)
     add("--limit", type=count, metavar="N", help="run N of the patterns, spread over all of them")
     add("--budget", type=duration, metavar="TIME", help="time after which to stop, such as 90s or 8m")
     kind = "what to measure: time, small (time of small batches, from a CUDA graph) or energy"
@@ -58,10 +66,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
 
 
+def listed_suites() -> list[str]:
+    """A line for each suite: what it holds, what it is timed in, and beside whom.
+
+    >>> listed_suites()[0].split(":")[0]
+    'paper-time'
+    """
+    lines = []
+    for name, suite in SUITES.items():
+        rivals = [one for one in suite.contenders if one != OURS]
+        ours = ["ours"] if OURS in suite.contenders else []
+        lines.append(f"{name}: {suite.told} ({', '.join(suite.dtypes)}; {', '.join([*ours, *rivals])})")
+    return lines
+
+
 def main(options: argparse.Namespace) -> int:
     """Prepares the process, then measures. Returns 0, also where a budget ended the run."""
     options.begun = time.monotonic()
-    options.suite_found = find_suite(options.suite).of_kind(options.kind)
+    if options.list:
+        print("\n".join(listed_suites()))
+        return 0
+    options.suite_found = find_suite(options.suite).of_kind(options.kind).seeded(options.seed, options.count)
     if options.device is None:
         options.device = machine.default_device()
     if options.budget is None:

@@ -93,9 +93,10 @@ class SmallContest:
         }
 
 
-def _ours(
+def ours_of(
     contest: SmallContest, library: Library, mode: str, implementation: str | None, plans: ExitStack
 ) -> Contender:
+    """Ours, checked and timed: as a plan chooses, or by this implementation. The plans go to the stack."""
     problem, device = contest.problem, contest.device
     contender = Contender(OURS, OURS, mode)
 
@@ -137,7 +138,7 @@ def hold_small_contest(
     contenders = []
     for mode in problem.modes if OURS in families else ():
         with ExitStack() as plans:
-            contenders.append(_ours(contest, library, mode, implementation, plans))
+            contenders.append(ours_of(contest, library, mode, implementation, plans))
             device.synchronize()  # before the plans go
     for spelling in spellings_for(problem.layout, problem.pattern, families):
         if spelling.per_block:

@@ -1,4 +1,4 @@
-"""PyTorch's ways to multiply by a Kronecker-sparse matrix: the paper's, and their best spellings.
+"""The rivals' ways to multiply by a Kronecker-sparse matrix: the paper's, others, and their best spellings.
 
 A spelling prepares its weights once from the (a,b,c,d) values and returns the product: a function of x, and
 of a y it may write its result to. The product returns a contiguous tensor shaped like y, which is y itself
@@ -70,16 +70,30 @@ def _of_steps(steps: Steps, layout: str) -> Prepare:
     return prepare
 
 
+@functools.lru_cache(maxsize=1)
+def _compiled_for(layout: str, pattern: Pattern) -> dict[Steps, Callable[[Tensor, Tensor], Tensor]]:
+    """What was compiled for one pattern. PyTorch compiles a function for eight shapes, then gives up and
+    interprets it: those of other patterns are forgotten."""
+    torch._dynamo.reset()
+    return {}
+
+
+def _compiled_once(steps: Steps, layout: str, pattern: Pattern) -> Callable[[Tensor, Tensor], Tensor]:
+    """The product of one pattern, whatever the values."""
+
+    def multiply(x: Tensor, w: Tensor) -> Tensor:
+        return steps.multiply(x, w, pattern, layout).contiguous()
+
+    known = _compiled_for(layout, pattern)
+    if steps not in known:
+        known[steps] = torch.compile(multiply, dynamic=False)
+    return known[steps]
+
+
 def _compiled(steps: Steps, layout: str) -> Prepare:
     def prepare(values: Tensor) -> Product:
-        pattern, weights = Pattern(*values.shape), steps.prepare(values)
-
-        def multiply(x: Tensor, w: Tensor) -> Tensor:
-            return steps.multiply(x, w, pattern, layout).contiguous()
-
-        # PyTorch compiles a function for eight shapes, then gives up and interprets it: forget the others.
-        torch._dynamo.reset()
-        compiled = torch.compile(multiply, dynamic=False)
+        weights = steps.prepare(values)
+        compiled = _compiled_once(steps, layout, Pattern(*values.shape))
         return lambda x, y: compiled(x, weights)
 
     return prepare
@@ -113,6 +127,28 @@ def _ksmm(layout: str) -> Prepare:
     return prepare
 
 
+def _triton(layout: str) -> Prepare:
+    """Our own plain kernel in Triton."""
+
+    def prepare(values: Tensor) -> Product:
+        from kronsparse.bench import triton_rival
+
+        return triton_rival.prepared(values, layout)
+
+    return prepare
+
+
+def _cutensor(layout: str, order: str) -> Prepare:
+    """cuTENSOR's contraction, with values in this order."""
+
+    def prepare(values: Tensor) -> Product:
+        from kronsparse.bench import cutensor_rival
+
+        return cutensor_rival.prepared(values, layout, order)
+
+    return prepare
+
+
 @functools.cache
 def _known() -> list[Spelling]:
     from kronsparse.bench.variants import VARIANTS
@@ -126,16 +162,40 @@ def _known() -> list[Spelling]:
         known.append(Spelling("compiled", "bmm compiled", layout, _compiled(STEPS["bmm"], layout)))
         einsum = _compiled(STEPS["einsum"], layout)
         known.append(Spelling("compiled-einsum", "einsum compiled", layout, einsum))
-        if importlib.util.find_spec("ksmm_py") is not None:
-            known.append(Spelling("ksmm", "ksmm", layout, _ksmm(layout)))
+        known.append(Spelling("triton", "triton", layout, _triton(layout)))
+        for order in ("abcd", "adbc"):
+            known.append(Spelling("cutensor", f"cutensor {order}", layout, _cutensor(layout, order)))
+        known.append(Spelling("ksmm", "ksmm", layout, _ksmm(layout)))
     return known
 
 
 # In the order in which they are tried: the quick ones first, so that hopeless ones are seen to be so.
 FAMILIES = (
     *("bmm", "einsum", "strided", "transposing", "blocks", "dense", "bsr", "sparse"),
-    *("compiled", "compiled-einsum", "ksmm"),
+    *("triton", "cutensor", "compiled", "compiled-einsum", "ksmm"),
 )
+# These need an NVIDIA GPU, and a package that may not be installed.
+GPU_FAMILIES = ("triton", "cutensor", "ksmm")
+
+
+def why_missing(family: str, is_cuda: bool) -> str:
+    """Why nobody of a family can take part on a device; or nothing.
+
+    >>> why_missing("bmm", is_cuda=False)
+    ''
+    >>> why_missing("triton", is_cuda=False)
+    'triton needs an NVIDIA GPU'
+    """
+    if family not in GPU_FAMILIES:
+        return ""
+    if not is_cuda:
+        return f"{family} needs an NVIDIA GPU"
+    if family == "cutensor":
+        from kronsparse.bench.cutensor_rival import LIBRARY_NAME, PACKAGES, find_cutensor
+
+        return "" if find_cutensor() else f"{LIBRARY_NAME} was not found: pip install {PACKAGES[0]}"
+    module = {"triton": "triton", "ksmm": "ksmm_py"}[family]
+    return "" if importlib.util.find_spec(module) else f"the package {module} is not installed"
 
 
 def spellings_for(layout: str, pattern: Pattern, families: Sequence[str]) -> list[Spelling]:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from kronsparse import chains
 from kronsparse.bench.problems import Problem
+from kronsparse.bench.random_suite import PROBLEMS, Case, random_cases
 from kronsparse.bench.timing import Effort
 from kronsparse.chains import Chain, Pattern, monarch
 
@@ -114,6 +115,7 @@ class Suite:
     """Patterns, and how they are measured unless one says otherwise."""
 
     patterns: tuple[Pattern, ...]
+    told: str = ""  # what it is, in a line
     kind: str = "time"  # or small, energy
     contenders: tuple[str, ...] = ("kronsparse", "bmm")
     dtypes: tuple[str, ...] = ("f32", "f16")
@@ -127,6 +129,9 @@ class Suite:
     effort: Effort | None = None  # other than the device's own, for each contender
     cpu_own_ceilings: bool = False  # on a CPU each problem has its own, measured by turns with the contenders
     problems: tuple[Problem, ...] = ()  # complete ones, taken as they are, beside the patterns
+    cases: tuple[Case, ...] = ()  # patterns with a batch each, in the order they are taken
+    is_random: bool = False  # its cases come from a seed
+    seed: int | None = None
 
     def of_kind(self, kind: str | None) -> Suite:
         """The same, measured in another way."""
@@ -134,37 +139,79 @@ class Suite:
             return self
         return replace(self, kind=kind, batches=SMALL_BATCHES if kind == "small" else (PAPER_BATCH,))
 
+    def seeded(self, seed: int | None, count: int | None) -> Suite:
+        """The same with the cases of this seed; others than `random` have none."""
+        if not self.is_random:
+            for name, given in (("--seed", seed), ("--count", count)):
+                if given is not None:
+                    raise ValueError(f"{name} {given} given, allowed with --suite random only")
+            return self
+        if seed is None:
+            raise ValueError("--seed: none given, --suite random needs one: a new seed is a new exam")
+        return replace(self, seed=seed, cases=random_cases(seed, count or PROBLEMS))
+
 
 _EAGER = ("kronsparse", "bmm", "einsum", "dense")
-_EVERYONE = (*_EAGER, "blocks", "strided", "transposing")
+_EVERYONE = (*_EAGER, "blocks", "strided", "transposing", "triton", "cutensor", "ksmm")  # where they are
 
 
 def _suites() -> dict[str, Suite]:
     sample = tuple(map(Pattern.parse, _SAMPLE.split()))
+    # Hundreds of problems, told of by medians over all of them: each is timed less often.
+    brief = Effort(0.3e-3, 7e-3, fewest=5, most=15)
     return {
-        # Thousands of problems, told of by medians over hundreds of them: each is timed less often.
-        "paper-time": Suite(tuple(paper_time()), effort=Effort(0.3e-3, 7e-3, fewest=5, most=15)),
-        "paper-energy": Suite(tuple(paper_energy()), kind="energy", dtypes=("f32",)),
+        "paper-time": Suite(
+            tuple(paper_time()), f"the 627 patterns of the paper's appendix, B = {PAPER_BATCH}", effort=brief
+        ),
+        "paper-energy": Suite(
+            tuple(paper_energy()),
+            "joules on 651 patterns of the paper's grid for energy",
+            kind="energy",
+            dtypes=("f32",),
+        ),
         "permutation-share": Suite(
-            tuple(permutation_share()), contenders=("bmm",), companion=without_permutation
+            tuple(permutation_share()),
+            "how much of bmm is permutations: (1,b,c,d) beside (d,b,c,1)",
+            contenders=("bmm",),
+            companion=without_permutation,
         ),
         "small-batch": Suite(
             tuple(map(Pattern.parse, _SMALL_BATCH.split())),
+            "factors of layers 4096 and 11008 wide, B = 1, 8, 64, from CUDA graphs",
             kind="small",
             dtypes=("f16",),
             layouts=("batch_first",),
             batches=SMALL_BATCHES,
         ),
-        "llm": Suite(tuple(llm()), contenders=(*_EAGER, "strided"), dtypes=("f16",), batches=(4096,)),
+        "llm": Suite(
+            tuple(llm()),
+            "factors of layers of language models, 4096 to 14336 wide, B = 4096",
+            contenders=(*_EAGER, "strided"),
+            dtypes=("f16",),
+            batches=(4096,),
+        ),
         "sample": Suite(
             sample,
+            "64 patterns spread over paper-time; judges the targets of the CUDA backend",
             contenders=_EVERYONE,
             dtypes=("f32", "f16", "bf16"),
             cpu_contenders=(*_EAGER, "strided"),
             cpu_budget_s=270.0,
         ),
+        "random": Suite(
+            (),
+            f"{PROBLEMS} problems drawn from --seed, of any sizes; --count takes the first of them",
+            contenders=_EVERYONE,
+            dtypes=("f16", "bf16", "f32"),
+            cpu_contenders=(*_EAGER, "blocks", "strided", "transposing"),
+            cpu_floor_s=20e-3,
+            effort=brief,
+            cpu_own_ceilings=True,
+            is_random=True,
+        ),
         "cpu-targets": Suite(
             tuple(cpu_targets()),
+            "24 patterns; judges the targets of the CPU backend",
             contenders=(*_EVERYONE, "bsr", "sparse"),
             dtypes=("f32",),
             cpu_floor_s=20e-3,

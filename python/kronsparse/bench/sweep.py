@@ -7,7 +7,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 
 import torch
@@ -23,8 +23,10 @@ from kronsparse.bench.energy import open_meter
 from kronsparse.bench.energy_contest import hold_energy_contest, idle_watts
 from kronsparse.bench.options import clock
 from kronsparse.bench.problems import Problem
-from kronsparse.bench.results import OURS, Results, Row, default_path, device_of, last_run
+from kronsparse.bench.results import OURS, Results, Row, default_path, device_of, last_run, now
+from kronsparse.bench.run import COMPILED
 from kronsparse.bench.small_batch import hold_small_contest
+from kronsparse.bench.spellings import why_missing
 from kronsparse.bench.suites import PAPER_BATCH, Suite, representative
 from kronsparse.bench.verdict import summary
 from kronsparse.chains import Pattern
@@ -33,6 +35,7 @@ BUSY_LOAD = 0.5  # running threads of others that no benchmark should stand
 STEADY = 1.1  # a larger change of the ceilings during a run spoils it
 SILENCE_S = 20.0  # between lines of progress, where nobody watches
 SMALLEST_BATCH = 49  # what the paper's batch can be halved to
+LEAST_CASE_BATCH = 64  # what that of a random problem can be halved to
 Hold = Callable[[Problem, Sequence[str]], list[Row]]
 
 
@@ -59,6 +62,17 @@ def cpu_batch(problem: Problem, ceilings: Ceilings, floor_s: float, memory_bytes
     return batch
 
 
+def cpu_case_batch(problem: Problem, ceilings: Ceilings, floor_s: float, memory_bytes: float) -> int:
+    """The batch of a random problem, halved until its floor in f32 is at most about this; 64 is the least."""
+    batch = problem.batch
+    while batch >= 2 * LEAST_CASE_BATCH:
+        trial = Problem("f32", problem.layout, problem.pattern, batch)
+        if ceilings.floor(trial)[0] <= 1.5 * floor_s and 3.0 * sum(trial.operand_bytes) < 0.9 * memory_bytes:
+            break
+        batch //= 2
+    return batch
+
+
 def plan_problems(
     options: argparse.Namespace, suite: Suite, device: Device, ceilings: Ceilings
 ) -> list[Problem]:
@@ -67,6 +81,15 @@ def plan_problems(
     fitted = device.name == "cpu" and suite.kind != "small" and not options.batch
     listed: list[Problem | Pattern] = [*suite.problems, *suite.patterns]
     problems = []
+    for pattern, case_batch in suite.cases[: options.limit]:
+        for dtype in dtypes:
+            for layout in options.layouts or suite.layouts:
+                modes = tuple(options.modes) if dtype == "f32" else ("",)
+                problem = Problem(dtype, layout, pattern, options.batch or case_batch, modes, suite.seed)
+                if fitted:
+                    wanted = cpu_case_batch(problem, ceilings, suite.cpu_floor_s, device.memory_bytes)
+                    problem = replace(problem, batch=wanted)
+                problems.append(problem)
     for chosen in representative(listed)[: options.limit]:
         if isinstance(chosen, Problem):
             problems.append(chosen)
@@ -141,7 +164,8 @@ def run_problems(
     progress, begun = Progress(len(left)), time.monotonic()
     for done, (problem, texts, missing) in enumerate(left):
         now = time.monotonic()
-        if now + (now - begun) / max(1, done) > deadline:
+        # The first is measured whatever the budget: a run that measures nothing is of no use.
+        if done and now + (now - begun) / done > deadline:
             say(f"budget spent: {len(left) - done} of {len(left)} problems left out")
             return len(left) - done
         try:
@@ -165,14 +189,16 @@ def _too_large(problem: Problem, families: Sequence[str]) -> list[Row]:
     ]
 
 
-def _record_run(
+def record_run(
     results: Results,
-    options: argparse.Namespace,
+    suite: str,
+    seed: int | None,
+    threads: int | None,
     device: Device,
     hardware: dict[str, object],
     library: Library,
 ) -> Ceilings:
-    """Measures the ceilings and writes down where and with what this run is made."""
+    """Measures the ceilings and writes down when, where and with what this run is made."""
     load = machine.load()
     ceilings = Ceilings.measure(device)
     versions = {
@@ -183,9 +209,11 @@ def _record_run(
     }
     results.add(
         "run",
-        suite=options.suite,
+        time=now(),
+        suite=suite,
+        **({"seed": seed} if seed is not None else {}),
         device=device.name,
-        threads=options.threads if device.name == "cpu" else None,
+        threads=threads if device.name == "cpu" else None,
         machine=hardware,
         versions=versions,
         commit=machine.commit(),
@@ -199,7 +227,7 @@ def _record_run(
     return ceilings
 
 
-def _earlier_ceilings(results: Results, now: str) -> Ceilings | None:
+def earlier_ceilings(results: Results, now: str) -> Ceilings | None:
     """The ceilings of the run that this one continues, which must be of the same device."""
     if not results.rows:
         return None
@@ -208,6 +236,22 @@ def _earlier_ceilings(results: Results, now: str) -> Ceilings | None:
         raise ValueError(f"--output {results.path} holds results of {before}, and this is {now}")
     known = [row for row in results.rows if row["record"] == "run" and "ceilings" in row]
     return Ceilings.of_record(known[-1]) if known else None
+
+
+def present_families(options: argparse.Namespace, usual: Sequence[str], device: Device) -> list[str]:
+    """Who takes part: those asked for, who must be there, or the usual ones that are."""
+    is_cuda = device.name.startswith("cuda")
+    wanted = [*(options.competitors or usual), *(COMPILED if options.compiled else ())]
+    families = []
+    for name in dict.fromkeys(OURS if name == "ours" else name for name in wanted):
+        reason = why_missing(name, is_cuda)
+        if reason and options.competitors:
+            raise ValueError(f"--competitors {name}: {reason}")
+        if reason and is_cuda:
+            say(f"without {name}: {reason}")
+        if not reason:
+            families.append(name)
+    return families
 
 
 def _holder(
@@ -247,24 +291,34 @@ def sweep(options: argparse.Namespace) -> int:
         open_meter(device.name, device.uuid)
     hardware = hardware_of(device)
     results = Results(options.output or default_path(options.suite, hardware))
-    earlier = _earlier_ceilings(results, device_of({"machine": hardware, "threads": options.threads}))
-    ceilings = _record_run(results, options, device, hardware, library)
+    earlier = earlier_ceilings(results, device_of({"machine": hardware, "threads": options.threads}))
+    ceilings = record_run(results, options.suite, suite.seed, options.threads, device, hardware, library)
 
     usual = suite.cpu_contenders if device.name == "cpu" and suite.cpu_contenders else suite.contenders
     usual = device.contenders or usual
-    families = [OURS if name == "ours" else name for name in options.competitors or usual]
+    families = present_families(options, usual, device)
     # A run that goes on must come to the same batches as before.
     problems = plan_problems(options, suite, device, earlier or ceilings)
     fitting = [problem for problem in problems if Arena.fits(device, problem)]
-    results.add_rows(row for one in problems if one not in fitting for row in _too_large(one, families))
+    too_large = [problem for problem in problems if not Arena.fits(device, problem)]
+    if suite.is_random:
+        reason = "x, y, the values and copies of them would not fit in memory"
+        known = {row["problem"] for row in results.rows if row["record"] == "left_out"}
+        for problem in too_large:
+            if problem.text() not in known:
+                results.add("left_out", problem=problem.text(), reason=reason)
+        if too_large:
+            say(f"{len(too_large)} of {len(problems)} problems left out: {reason}")
+    else:
+        results.add_rows(row for one in too_large for row in _too_large(one, families))
 
     deadline = options.begun + options.budget
     hold = _holder(options, kind, device, ceilings, library, fitting)
     done_as = " ".join(filter(None, (kind, options.impl)))  # forced implementations are measured apart
-    run_problems(fitting, families, results, done_as, deadline, hold)
+    left = run_problems(fitting, families, results, done_as, deadline, hold)
 
     again = Ceilings.measure(device, runs=3)
-    results.add("end", ceilings=asdict(again), seconds=time.monotonic() - options.begun)
+    results.add("end", ceilings=asdict(again), seconds=time.monotonic() - options.begun, left=left)
     drift = max(
         again.gemm_rate("f32") / ceilings.gemm_rate("f32"), ceilings.gemm_rate("f32") / again.gemm_rate("f32")
     )

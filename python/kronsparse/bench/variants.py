@@ -109,10 +109,8 @@ def first_bmm_views(values: Tensor) -> Product:
     return product
 
 
-@_variant("transposing", "batch_first", _has_wide_d)
-def first_bmm_by_transposing(values: Tensor) -> Product:
+def _by_transposing(product_last: Product) -> Product:
     """Through the other layout, whose products need no permutation: two plain matrix transposes."""
-    product_last = last_bmm_strided_views(values) if values.is_cuda else last_mm_strided_views(values)
 
     def product(x: Tensor, y: Tensor) -> Tensor:
         result = product_last(x.t().contiguous(), y.new_empty(y.shape[1], y.shape[0]))
@@ -120,6 +118,20 @@ def first_bmm_by_transposing(values: Tensor) -> Product:
         return y
 
     return product
+
+
+@_variant("transposing", "batch_first", _has_wide_d)
+def first_bmm_by_transposing(values: Tensor) -> Product:
+    """With a loop over i; on a CPU, whose calls cost little, over (i, j)."""
+    return _by_transposing(
+        last_bmm_strided_views(values) if values.is_cuda else last_mm_strided_views(values)
+    )
+
+
+@_variant("transposing", "batch_first", _has_wide_blocks)
+def first_bmm_by_j_by_transposing(values: Tensor) -> Product:
+    """With a loop over j."""
+    return _by_transposing(last_bmm_strided_views_by_j(values))
 
 
 @_variant("strided", "batch_first", lambda _: True, per_block=True)
@@ -169,6 +181,27 @@ def first_dense_blocks(values: Tensor) -> Product:
     return product
 
 
+@_variant("blocks", "batch_first", _has_wide_blocks, weights=_entries_of_blocks)
+def first_dense_blocks_as_one(values: Tensor) -> Product:
+    """One batched dense product on views, zeros of I_d multiplied: nothing is permuted."""
+    a, b, c, d = values.shape
+    weights = _dense_blocks(values).transpose(1, 2)
+
+    def product(x: Tensor, y: Tensor) -> Tensor:
+        n = x.shape[0]
+        torch.bmm(x.view(n, a, c * d).transpose(0, 1), weights, out=y.view(n, a, b * d).transpose(0, 1))
+        return y
+
+    return product
+
+
+@_variant("einsum", "batch_first", lambda _: True)
+def first_einsum_as_given(values: Tensor) -> Product:
+    """The paper's, which permutes the values at each call."""
+    a, _, c, d = values.shape
+    return lambda x, y: torch.einsum("nicj,ibcj->nibj", x.view(-1, a, c, d), values).reshape(y.shape)
+
+
 # ---- batch_last: x is (a·c·d, n), y is (a·b·d, n) ----
 
 
@@ -197,6 +230,22 @@ def last_bmm_strided_views(values: Tensor) -> Product:
         x4, y4 = x.view(a, c, d, n), y.view(a, b, d, n)
         for i in range(a):
             torch.bmm(weights[i], x4[i].transpose(0, 1), out=y4[i].transpose(0, 1))
+        return y
+
+    return product
+
+
+@_variant("strided", "batch_last", _has_wide_blocks)
+def last_bmm_strided_views_by_j(values: Tensor) -> Product:
+    """No permutation: for each j one bmm over i, on views whose rows are d·n apart."""
+    a, b, c, d = values.shape
+    weights = values.permute(3, 0, 1, 2).contiguous()
+
+    def product(x: Tensor, y: Tensor) -> Tensor:
+        n = x.shape[1]
+        x4, y4 = x.view(a, c, d, n), y.view(a, b, d, n)
+        for j in range(d):
+            torch.bmm(weights[j], x4[:, :, j], out=y4[:, :, j])
         return y
 
     return product
@@ -231,3 +280,10 @@ def last_dense_blocks(values: Tensor) -> Product:
         return y
 
     return product
+
+
+@_variant("einsum", "batch_last", lambda _: True)
+def last_einsum_as_given(values: Tensor) -> Product:
+    """The paper's, which permutes the values at each call."""
+    a, _, c, d = values.shape
+    return lambda x, y: torch.einsum("icjn,ibcj->ibjn", x.view(a, c, d, -1), values).reshape(y.shape)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from kronsparse.bench.dataset import Measured, collect, halves_over_f32, kinds, latest, of_kind
 from kronsparse.bench.document import Document, Section, Table, to_markdown
 from kronsparse.bench.layer_table import training
+from kronsparse.bench.random_section import random_section
 from kronsparse.bench.results import OURS, Row, device_of, is_cpu, last_run
 from kronsparse.bench.statistics import median, wins
 from kronsparse.bench.targets import (
@@ -24,9 +25,12 @@ from kronsparse.checks import LAYOUTS
 
 RIVALS = (
     *("bmm", "einsum", "dense", EAGER, "blocks", "strided", "transposing", "bsr", "sparse"),
-    *("compiled", "compiled-einsum", "ksmm", ANYONE),
+    *("triton", "cutensor", "compiled", "compiled-einsum", "ksmm", ANYONE),
 )
-_LOSSES_TO = (EAGER, "blocks", "strided", "transposing", "compiled", "compiled-einsum", "ksmm")
+_LOSSES_TO = (
+    *(EAGER, "blocks", "strided", "transposing", "triton", "cutensor"),
+    *("compiled", "compiled-einsum", "ksmm"),
+)
 WORST_SHOWN = 8
 
 
@@ -208,9 +212,11 @@ def target_sections(rows: Sequence[Row], measured: Sequence[Measured]) -> list[S
 
 def summary(rows: Sequence[Row]) -> list[str]:
     """The lines that a run prints at its end, in Markdown."""
-    measured = collect(rows)
-    failures = [text for one in measured for text in one.failures]
+    everything = collect(rows)
+    failures = [text for one in everything for text in one.failures]
+    measured = [one for one in everything if one.seed is None]
     sections = [
+        *filter(None, [random_section(rows, everything)]),
         *target_sections(rows, measured),
         *small_sections(rows),
         *filter(None, [training(rows)]),
