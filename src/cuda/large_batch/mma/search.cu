@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "cuda/host/divisor.hpp"
+#include "cuda/host/speeds.hpp"
 #include "cuda/host/tensor_core_refusals.hpp"
 #include "cuda/large_batch/mma/search.hpp"
 
@@ -49,9 +50,16 @@ void lay_out(MmaConfig& config) {
   config.shared_bytes = static_cast<int>(std::min<std::int64_t>(total, 1 << 30));
 }
 
-}  // namespace
+/// Limits for GPUs with less shared memory for a block than an H200.
+struct Limits {
+  int words = kMaxWords;
+  int warps_k = 2;
+  int warps_n = kMaxWarps;
+  bool narrow_k = false;  ///< tiles of 48 outputs for a warp, not of 64
+};
 
-MmaConfig mma_config(const Problem& problem, const GpuFacts& gpu) {
+/// The config within the limits; its shared memory may be more than the GPU has.
+MmaConfig config_within(const Limits& limits, const Problem& problem, const GpuFacts& gpu) {
   const Product p = product_of(problem);
   MmaConfig config;
   config.arithmetic = arithmetic_of(problem);
@@ -63,18 +71,19 @@ MmaConfig mma_config(const Problem& problem, const GpuFacts& gpu) {
   config.warp_n = half && config.form != XForm::planes ? 64 : 32;
 
   // Multiples of 48 or of 64, whichever wastes less.
-  config.warp_k = divided_up(p.b, 48) * 48 < divided_up(p.b, 64) * 64 ? 48 : 64;
+  config.warp_k = limits.narrow_k || divided_up(p.b, 48) * 48 < divided_up(p.b, 64) * 64 ? 48 : 64;
   const std::int64_t k_warps = divided_up(p.b, config.warp_k);
 
   const int products = half && config.form == XForm::planes ? 2 : 1;
   const std::int64_t d_words = config.form == XForm::columns ? 1 : divided_up(p.d, products);
-  const std::int64_t j_groups = divided_up(d_words, kMaxWords);
+  const std::int64_t j_groups = divided_up(d_words, limits.words);
   config.words = static_cast<int>(divided_up(d_words, j_groups));
   const int warps = std::max(1, kMaxWarps / config.words);
-  config.warps_k = k_warps >= 2 && warps >= 4 ? 2 : 1;
+  config.warps_k = std::min(limits.warps_k, k_warps >= 2 && warps >= 4 ? 2 : 1);
   config.warps_n = 1;
   while (config.warps_n * 2 * config.warps_k <= warps) config.warps_n *= 2;
   if (config.form != XForm::planes && half) config.warps_n = std::min(config.warps_n, 4);
+  config.warps_n = std::min(config.warps_n, limits.warps_n);
 
   const int j_count = config.words * products;
   config.order = {.a = p.a,
@@ -100,9 +109,32 @@ MmaConfig mma_config(const Problem& problem, const GpuFacts& gpu) {
       config.sub_chunks = static_cast<int>(std::min<std::int64_t>(sub_chunks, config.order.chunks));
       if (fits()) return config;
     }
-  // On a GPU with less shared memory for a block: fewer warps, so smaller tiles.
-  while (!fits() && config.warps_n > 1) config.warps_n /= 2;
   return config;
+}
+
+}  // namespace
+
+MmaConfig mma_config(const Problem& problem, const GpuFacts& gpu) {
+  const auto fits = [&](const MmaConfig& config) {
+    return static_cast<std::size_t>(config.shared_bytes) <= gpu.shared_bytes;
+  };
+  const MmaConfig largest = config_within({}, problem, gpu);
+  if (fits(largest)) return largest;
+  // A GPU with less shared memory for a block: the best of the smaller tiles.
+  MmaConfig best = largest;
+  double best_seconds = 0;
+  for (const int words : {8, 6, 5, 4, 3, 2, 1})
+    for (const int warps_k : {2, 1})
+      for (const bool narrow_k : {false, true})
+        for (const int warps_n : {4, 2, 1}) {
+          const MmaConfig config = config_within({words, warps_k, warps_n, narrow_k}, problem, gpu);
+          if (!fits(config)) continue;
+          const double seconds = mma_seconds(problem, config, gpu);
+          if (fits(best) && best_seconds <= seconds) continue;
+          best = config;
+          best_seconds = seconds;
+        }
+  return best;
 }
 
 double mma_seconds(const Problem& problem, const MmaConfig& config, const GpuFacts& gpu) {
@@ -115,20 +147,28 @@ double mma_seconds(const Problem& problem, const MmaConfig& config, const GpuFac
   const double outputs = real(config.order.k_tiles * config.order.tile_k);
   const double terms = real(config.order.chunks * 16);
 
-  // Multiply-adds per clock and multiprocessor that mma.sync reaches.
-  const double rate = half ? 400.0 : config.arithmetic == Arithmetic::tf32 ? 200.0 : 90.0;
+  const double rate = half                                    ? reached_rate(gpu, Units::f16, 400)
+                      : config.arithmetic == Arithmetic::tf32 ? reached_rate(gpu, Units::tf32, 200)
+                                                              : reached_rate(gpu, Units::tf32, 90, 3);
   const double clocks = samples * real(p.a) * j_count * outputs * terms / rate / gpu.multiprocessors;
   const double memory = problem.bytes() / gpu.memory_rate;
   // L2 delivers x for every tile of outputs, and the weights for every tile of samples.
   const double x_reads = samples * real(p.a) * j_count * terms * real(config.order.k_tiles);
   const double w_reads = config.resident ? 0.0 : real(config.order.elements()) * samples / config.tile_n();
-  const double l2 = (x_reads + w_reads) * element / (1.4 * gpu.memory_rate);
+  // Parts of sectors come as often as there are parts. An H200 has room for whole ones.
+  const double part = config.words * 4.0;
+  const bool has_parts = config.form == XForm::planes && config.order.j_groups > 1 && config.words <= 4;
+  const double sectors = has_parts ? 1 + (32 - part) / 32 : 1;
+  const double l2 = (sectors * x_reads + w_reads) * element / (1.4 * gpu.memory_rate * l2_per_byte(gpu));
   const double tiles = real(config.order.groups()) * samples / config.tile_n();
   const double filled = std::clamp(tiles / gpu.multiprocessors, 1.0 / gpu.multiprocessors, 1.0);
   // Copies and epilogues share the warps with the products. On an H200 these kernels take three times the
-  // time that memory or L2 would need, and splitting floats takes as long again.
+  // time that memory or L2 would need, and splitting floats takes as long again. That is a matter of clocks:
+  // where there are more of them for each byte, memory is the limit.
   const double split = config.arithmetic == Arithmetic::tf32x3 ? 2 : 1;
-  return 8e-6 + split * std::max({clocks / gpu.clock_hz / filled, 3.0 * memory, 2.8 * l2});
+  const double by_clocks = split * 3.0 / clocks_per_byte(gpu);
+  const double moving = sectors * std::max(by_clocks, 1 / best_memory_share) * memory;
+  return 8e-6 + std::max({split * clocks / gpu.clock_hz / filled, moving, split * 2.8 * l2});
 }
 
 }  // namespace kronsparse::cuda
