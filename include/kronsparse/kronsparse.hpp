@@ -14,4 +14,5 @@
 #include "kronsparse/plan.hpp"
 #include "kronsparse/problem.hpp"
 #include "kronsparse/transforms.hpp"
+#include "kronsparse/tune.hpp"
 #include "kronsparse/version.hpp"

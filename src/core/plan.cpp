@@ -11,6 +11,7 @@
 #include "core/operand_check.hpp"
 #include "core/plan_state.hpp"
 #include "core/run_scope.hpp"
+#include "core/tune.hpp"
 #include "kronsparse/error.hpp"
 
 namespace kronsparse {
@@ -81,10 +82,11 @@ Problem Plan::State::with(const Batch& batch) const {
   return other;
 }
 
-std::shared_ptr<const Decision> Plan::State::decide(const Batch& batch, bool stores) const {
+std::shared_ptr<const Decision> Plan::State::decide(const Batch& batch, bool stores, Stream stream) const {
   auto& table = stores ? storing : decisions;
   if (auto found = table.find(batch)) return found;
   const Problem of_batch = with(batch);
+  if (forced_name.empty()) tune_if_asked(of_batch, *backend, device, stream);
   std::optional<Decision> apart;
   const auto decide_apart = [&]() -> Decision& {
     if (!apart)
@@ -122,7 +124,7 @@ std::shared_ptr<const Decision> Plan::State::decision_for(const Batch& batch,
   } else if (operands.values == nullptr && kept) {
     return kept->state_->decide_with_packed(*this, batch, stores);
   }
-  return decide(batch, stores);
+  return decide(batch, stores, operands.stream);
 }
 
 Plan::Plan(const Problem& problem, Device device, std::string_view implementation)
