@@ -90,6 +90,7 @@ ExitCode run(int argc, char** argv) {
   kronsparse::cli::add_check_command(arguments, exit_code);
   kronsparse::cli::add_bench_command(arguments, exit_code);
   kronsparse::cli::add_tune_command(arguments, exit_code);
+  kronsparse::cli::add_profile_command(arguments, exit_code);
   kronsparse::cli::add_demo_command(arguments, exit_code);
   try {
     return arguments.run(argc, argv) ? exit_code : ExitCode::bad_input;

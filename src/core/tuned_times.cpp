@@ -40,9 +40,7 @@ std::string description_of(Device device) {
 }
 
 KeyedFile file_of(const std::string& description, Device device) {
-  std::string key = message("kronsparse {}, {}, {}", KRONSPARSE_VERSION, name(device.backend), description);
-  if (device.backend == Backend::cpu) key += ", " + processor_name();
-  return {"tuning", "1", std::move(key)};
+  return {"tuning", "1", device_key(description, device)};
 }
 
 /// Nothing where a line is not as write() makes them.
@@ -170,6 +168,13 @@ std::vector<TunedTime> tuned_times(const Problem& problem, Device device) {
 void set_tuned_times(const Problem& problem, Device device, std::vector<TunedTime> times, bool keeps) {
   Store::get().set(problem, device, std::move(times), keeps);
 }
+
+std::string device_key(const std::string& description, Device device) {
+  std::string key = message("kronsparse {}, {}, {}", KRONSPARSE_VERSION, name(device.backend), description);
+  if (device.backend == Backend::cpu) key += ", " + processor_name();
+  return key;
+}
+std::string device_key(Device device) { return device_key(description_of(device), device); }
 
 std::string tuned_times_file(Device device) { return Store::path(device); }
 

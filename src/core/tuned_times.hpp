@@ -28,6 +28,10 @@ struct TunedTime {
 /// Replaces the times of a problem, in this process and, if `keeps`, in the user's file.
 void set_tuned_times(const Problem& problem, Device device, std::vector<TunedTime> times, bool keeps);
 
+/// What files of a device are kept for: its description, and the version of the library.
+[[nodiscard]] std::string device_key(Device device);
+[[nodiscard]] std::string device_key(const std::string& description, Device device);
+
 /// The file of a device; empty where files are switched off.
 [[nodiscard]] std::string tuned_times_file(Device device);
 

@@ -242,6 +242,17 @@ TEST_F(CommandTest, TuneMeasuresAndInfoSaysSo) {
   EXPECT_TRUE(contains(run("info --device cpu --problem '" + other + "'", folder).out, "measured"));
 }
 
+TEST_F(CommandTest, ProfileMeasuresADevice) {
+  const std::string folder = "KRONSPARSE_CACHE_DIR=kept";
+  EXPECT_EQ(run("profile --device cpu --show", folder).exit_code, 2);
+  const CommandResult text = run("profile --device cpu", folder);
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_TRUE(contains(text.out, "copy")) << text.out;
+  const Json json = Json::parse(run("profile --device cpu --show --json", folder).out);
+  EXPECT_EQ(json["rates"][0]["name"], "copy");
+  EXPECT_GT(json["rates"][0]["value"].get<double>(), 0);
+}
+
 TEST_F(CommandTest, InfoListsTheStepsOfAChain) {
   const std::string problem = "f32 batch_first B=64 1x16x16x16*16x16x16x1 +bias";
   const CommandResult text = run("info --device cpu --problem '" + problem + "'");

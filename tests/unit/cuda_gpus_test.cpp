@@ -154,5 +154,38 @@ TEST(MadeUpGpus, AreMeasuredByTheH200) {
   EXPECT_NEAR(reached_rate(all[2], Units::f16, 400), 205, 1) << "80 % of 256";
 }
 
+// Rates of a profile take the place of estimates, unless they are near to them.
+TEST(MadeUpGpus, TakeMeasuredRates) {
+  const GpuFacts l40s = made_up_gpus()[1];
+  const double clocks = l40s.multiprocessors * l40s.clock_hz;
+  EXPECT_EQ(multiply_adds_per_clock(l40s, Units::f16), 256);
+  MeasuredRates rates;
+  rates.copy = 0.5 * l40s.memory_rate;
+  rates.f16 = 500 * clocks;
+  rates.fma32 = 125 * clocks;
+  set_measured_rates(l40s.name, rates);
+  EXPECT_NEAR(multiply_adds_per_clock(l40s, Units::f16), 500, 1e-6);
+  EXPECT_EQ(multiply_adds_per_clock(l40s, Units::tf32), 128) << "was not measured";
+  EXPECT_EQ(multiply_adds_per_clock(l40s, Units::fma32), 128) << "is near to the estimate";
+  EXPECT_EQ(copy_rate(l40s), 0.5 * l40s.memory_rate);
+  EXPECT_EQ(copy_rate(h200()), h200().memory_rate) << "another GPU";
+  // The H200's own, with some noise: predictions stay as they are.
+  const double of_h200 = h200().multiprocessors * h200().clock_hz;
+  set_measured_rates(h200().name, {.l2 = 7e12,
+                                   .copy = 1.02 * h200().memory_rate,
+                                   .f16 = 980 * of_h200,
+                                   .bf16 = 980 * of_h200,
+                                   .tf32 = 500 * of_h200,
+                                   .fma32 = 122 * of_h200,
+                                   .fma64 = 62 * of_h200});
+  EXPECT_EQ(copy_rate(h200()), h200().memory_rate);
+  EXPECT_EQ(l2_per_byte(h200()), 1.0);
+  EXPECT_EQ(reached_rate(h200(), Units::f16, 400), 400);
+  EXPECT_EQ(multiply_adds_per_clock(h200(), Units::fma32), 128);
+  EXPECT_EQ(multiply_adds_per_clock(h200(), Units::fma64), 64);
+  forget_measured_rates();
+  EXPECT_EQ(multiply_adds_per_clock(l40s, Units::f16), 256);
+}
+
 }  // namespace
 }  // namespace kronsparse::cuda

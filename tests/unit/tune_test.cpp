@@ -19,6 +19,7 @@
 #include "expect_error.hpp"
 #include "kronsparse/error.hpp"
 #include "kronsparse/plan.hpp"
+#include "kronsparse/profile.hpp"
 
 namespace kronsparse {
 namespace {
@@ -205,6 +206,17 @@ TEST_F(Tuning, SaysWhatIsWrong) {
   expect_code(ErrorCode::invalid_argument, "most", [&] { tune(problem_, {}, {.most = -1}); });
   expect_code(ErrorCode::invalid_argument, "seconds", [&] { tune(problem_, {}, {.seconds = 0}); });
   expect_code(ErrorCode::device, "device", [&] { tune(problem_, {Backend::cuda, 99}); });
+}
+
+TEST_F(Tuning, KeepsTheProfileOfADeviceBesideIt) {
+  EXPECT_TRUE(kept_profile().empty());
+  const std::vector<Rate> rates = measure_profile();
+  ASSERT_EQ(rates.front().name, "copy");
+  EXPECT_EQ(rates.front().unit, "B/s");
+  EXPECT_GT(rates.front().value, 1e8);
+  ASSERT_EQ(kept_profile().size(), rates.size());
+  EXPECT_NEAR(kept_profile().front().value, rates.front().value, 1e-6 * rates.front().value);
+  expect_code(ErrorCode::device, "device", [] { measure_profile({Backend::cuda, 99}); });
 }
 
 TEST_F(Tuning, ServesManyThreads) {

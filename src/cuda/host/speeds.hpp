@@ -7,6 +7,8 @@
 // 1 on an H200. Host code only.
 #pragma once
 
+#include <string>
+
 #include "cuda/host/runtime.hpp"
 #include "kronsparse/dtype.hpp"
 
@@ -26,6 +28,19 @@ inline constexpr double best_memory_share = 0.8, best_fma_memory_share = 0.7;
 [[nodiscard]] double relative_l2(const GpuFacts& facts);
 /// The same, to each multiprocessor.
 [[nodiscard]] double relative_l2_of_one(const GpuFacts& facts);
+
+/// Rates that were measured, per second; 0 where nothing was. Multiply-adds, not flops.
+struct MeasuredRates {
+  double l2 = 0, copy = 0;  ///< bytes
+  double f16 = 0, bf16 = 0, tf32 = 0, fma32 = 0, fma64 = 0;
+};
+/// Gives the functions of this file the rates of all GPUs of a name. A rate within 10 % of the estimate for
+/// it changes nothing, so that noise does not change choices.
+void set_measured_rates(const std::string& name, const MeasuredRates& rates);
+/// Forgets them: for tests.
+void forget_measured_rates();
+/// The copy rate that cost models count with: measured, or as the facts have it.
+[[nodiscard]] double copy_rate(const GpuFacts& facts);
 
 /// What multiplies: the tensor cores' operand, or FMA units in that precision.
 enum class Units { f16, bf16, tf32, fma32, fma64 };
