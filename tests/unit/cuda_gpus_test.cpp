@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "../conformance/cases.hpp"
+#include "../conformance/chain_cases.hpp"
+#include "cuda/backend.hpp"
 #include "cuda/host/speeds.hpp"
 #include "made_up_gpus.hpp"
 #include "paper_grid.hpp"
@@ -152,6 +155,33 @@ TEST(MadeUpGpus, AreMeasuredByTheH200) {
   EXPECT_NEAR(clocks_per_byte(all[4]), 0.68, 0.01) << "B200";
   EXPECT_EQ(reached_rate(h200(), Units::f16, 400), 400);
   EXPECT_NEAR(reached_rate(all[2], Units::f16, 400), 205, 1) << "80 % of 256";
+}
+
+/// Implementations that take no problem of the conformance suite on a GPU.
+std::set<std::string> without_a_case(const GpuFacts& facts) {
+  const PretendedGpus machine({facts});
+  std::set<std::string> left;
+  for (const Implementation& one : cuda_backend().implementations) left.emplace(one.name);
+  const auto look = [&](const std::vector<conformance::Case>& all) {
+    for (const conformance::Case& item : all)
+      for (const Candidate& candidate : candidates(item.problem, first_gpu))
+        if (candidate.refusal.empty()) left.erase(candidate.implementation);
+  };
+  for (const DType dtype : {DType::f16, DType::f32})
+    for (const Layout layout : {Layout::batch_first, Layout::batch_last})
+      for (const Operation operation : {Operation::multiply, Operation::gradient}) {
+        look(conformance::cases(dtype, layout, operation, false));
+        look(conformance::chain_cases(dtype, layout, operation, false));
+      }
+  return left;
+}
+
+// The suite itself fails on a GPU for a kernel that it does not test; here the same without one.
+TEST(MadeUpGpus, HaveConformanceCasesForEveryKernel) {
+  EXPECT_EQ(without_a_case(h200()), std::set<std::string>());
+  const std::set<std::string> left = without_a_case(made_up_gpus()[0]);
+  for (const char* portable : {"mma", "skinny", "simt", "gradient-mma", "gradient-simt", "fused"})
+    EXPECT_FALSE(left.contains(portable)) << portable << " on an A100";
 }
 
 // Rates of a profile take the place of estimates, unless they are near to them.
