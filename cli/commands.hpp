@@ -24,9 +24,11 @@ void add_info_command(Arguments& arguments, ExitCode& exit_code);
 void add_run_command(Arguments& arguments, ExitCode& exit_code);
 void add_check_command(Arguments& arguments, ExitCode& exit_code);
 void add_bench_command(Arguments& arguments, ExitCode& exit_code);
+void add_tune_command(Arguments& arguments, ExitCode& exit_code);
+void add_profile_command(Arguments& arguments, ExitCode& exit_code);
 void add_demo_command(Arguments& arguments, ExitCode& exit_code);
 
-/// Problems named on the command line or in a file: the common half of `check` and `bench`.
+/// Problems named on the command line or in a file: the common half of `check`, `bench` and `tune`.
 struct ProblemList {
   std::vector<std::string> texts;
   std::string file;

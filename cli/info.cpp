@@ -215,6 +215,7 @@ Json candidates_as_json(const std::vector<Candidate>& list) {
                    {"device", candidate.device.to_string()},
                    {"accepts", accepts},
                    {"predicted_seconds", accepts ? Json(candidate.predicted_seconds) : Json(nullptr)},
+                   {"measured", candidate.is_measured},
                    {"refusal", accepts ? Json(nullptr) : Json(candidate.refusal)}});
   }
   return out;
@@ -255,7 +256,7 @@ Json problem_as_json(const Problem& problem, const StepInfo& whole, const std::v
 }
 
 void print_step(const StepInfo& step, Device device) {
-  Table table({{"candidate"}, {"device"}, {"predicted", Table::Align::right}, {"verdict"}});
+  Table table({{"candidate"}, {"device"}, {"time", Table::Align::right}, {"is"}, {"verdict"}});
   bool first = true;
   for (const Candidate& candidate : step.candidates) {
     const bool accepts = candidate.refusal.empty();
@@ -263,7 +264,11 @@ void print_step(const StepInfo& step, Device device) {
                                 : accepts        ? "accepts"
                                                  : "refuses: " + candidate.refusal;
     table.add_row({candidate.implementation, device.to_string(),
-                   accepts ? duration_text(candidate.predicted_seconds) : "-", verdict});
+                   accepts ? duration_text(candidate.predicted_seconds) : "-",
+                   !accepts                ? "-"
+                   : candidate.is_measured ? "measured"
+                                           : "predicted",
+                   verdict});
     first = false;
   }
   fmt::print("{}", table.render(stdout));
@@ -336,10 +341,9 @@ void add_info_command(Arguments& arguments, ExitCode& /*exit_code*/) {
   const Command command =
       arguments.add_command("info", "Backends, devices and implementations; candidates for a problem");
   command
-      .option(
-          "--problem", options->problem,
-          "Problem whose candidates are listed, each with its predicted time or its refusal; for a chain,\n"
-          "of each factor. Also prints what packing the values takes")
+      .option("--problem", options->problem,
+              "Problem whose candidates are listed, each with its time or its refusal; for a chain, of each\n"
+              "factor. Times are predicted, or measured by 'kronsparse tune'. Also prints what packing takes")
       .type_name("PROBLEM");
   command.option(
       "--device", options->device,

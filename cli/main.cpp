@@ -39,6 +39,8 @@ Several patterns joined by '*' are their product, left factor first.
 
 Environment:
   KRONSPARSE_IMPL  name of the implementation or family to use for every factor, where --impl is not given
+  KRONSPARSE_TUNE  k: plans measure the k best predictions of each problem that was not measured before
+  KRONSPARSE_CACHE_DIR  folder of what is kept for the user (default: ~/.cache/kronsparse); empty: nothing
   OMP_NUM_THREADS  number of threads that the CPU may use (default: as many as there are CPUs)
   NO_COLOR         set to anything: no colours, even on a terminal
 
@@ -87,6 +89,8 @@ ExitCode run(int argc, char** argv) {
   kronsparse::cli::add_run_command(arguments, exit_code);
   kronsparse::cli::add_check_command(arguments, exit_code);
   kronsparse::cli::add_bench_command(arguments, exit_code);
+  kronsparse::cli::add_tune_command(arguments, exit_code);
+  kronsparse::cli::add_profile_command(arguments, exit_code);
   kronsparse::cli::add_demo_command(arguments, exit_code);
   try {
     return arguments.run(argc, argv) ? exit_code : ExitCode::bad_input;

@@ -165,12 +165,20 @@ typedef struct kronsparse_candidate {
   char implementation[32];
   char refusal[256];        /* why it does not accept the problem; "" when it does */
   double predicted_seconds; /* meaningful when it accepts */
+  int is_measured;          /* 1 where kronsparse_tune measured these seconds */
 } kronsparse_candidate;
 /* Writes every implementation of the device, those that accept first, cheapest first, with capacity and count
  * as in kronsparse_devices. */
 KRONSPARSE_API kronsparse_status kronsparse_candidates(const kronsparse_problem* problem, const char* device,
                                                        kronsparse_candidate* candidates, size_t capacity,
                                                        size_t* count);
+
+/* Measures the implementations that accept the problem on the device, and remembers who was fastest: plans
+ * take that one from now on, in this process and in others of this user; kronsparse_candidates shows the
+ * times. most: how many, those predicted to be fastest; 0 for all. The environment variable KRONSPARSE_TUNE
+ * does the same for every new problem. The C++ header tune.hpp says more. */
+KRONSPARSE_API kronsparse_status kronsparse_tune(const kronsparse_problem* problem, const char* device,
+                                                 int most);
 
 /* The cost model's time for the implementations that a plan with values on this device
  * would take, in seconds per run, without packing; kronsparse_plan_predict has both. Nothing is allocated or

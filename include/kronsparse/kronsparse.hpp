@@ -13,5 +13,7 @@
 #include "kronsparse/pattern.hpp"
 #include "kronsparse/plan.hpp"
 #include "kronsparse/problem.hpp"
+#include "kronsparse/profile.hpp"
 #include "kronsparse/transforms.hpp"
+#include "kronsparse/tune.hpp"
 #include "kronsparse/version.hpp"

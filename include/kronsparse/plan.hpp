@@ -64,7 +64,8 @@ struct Candidate {
   std::string implementation;
   Device device;
   std::string refusal;           ///< why it does not accept the problem; empty when it does
-  double predicted_seconds = 0;  ///< by the cost model; meaningful when it accepts
+  double predicted_seconds = 0;  ///< by the cost model, or measured; meaningful when it accepts
+  bool is_measured = false;      ///< by tune(), with the same problem on this device
 };
 
 /// Every implementation for the device with its cost or refusal: those that
@@ -83,7 +84,8 @@ struct Candidate {
 ///     assert(steps.size() == 2 && steps[0].to_string() == "f32 batch_first B=8 2x2x2x1");
 [[nodiscard]] KRONSPARSE_API std::vector<Problem> steps_of(const Problem& problem);
 
-/// The cost model's seconds of a run of the problem, values being packed. Nothing is built or run.
+/// The cost model's seconds of a run of the problem, values being packed; those that tune() measured, where
+/// it did. Nothing is built or run.
 ///
 ///     using namespace kronsparse;
 ///     assert(predicted_seconds(Problem::parse("f32 batch_first B=64 1x64x64x64*64x64x64x1")) > 0);

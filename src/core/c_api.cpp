@@ -19,6 +19,7 @@
 #include "kronsparse/kronsparse.h"
 #include "kronsparse/opencl.hpp"
 #include "kronsparse/plan.hpp"
+#include "kronsparse/tune.hpp"
 #include "kronsparse/version.hpp"
 
 struct kronsparse_plan {
@@ -336,8 +337,14 @@ kronsparse_status kronsparse_candidates(const kronsparse_problem* problem, const
                 copy_text(c.implementation, candidate.implementation);
                 copy_text(c.refusal, candidate.refusal);
                 c.predicted_seconds = candidate.predicted_seconds;
+                c.is_measured = candidate.is_measured ? 1 : 0;
               });
   });
+}
+
+kronsparse_status kronsparse_tune(const kronsparse_problem* problem, const char* device, int most) {
+  return guarded(
+      [&] { static_cast<void>(kronsparse::tune(to_cpp(problem), device_of(device), {.most = most})); });
 }
 
 kronsparse_status kronsparse_plan_create(const kronsparse_problem* problem, const void* const* values,

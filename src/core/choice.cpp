@@ -6,6 +6,7 @@
 
 #include "core/message.hpp"
 #include "core/text.hpp"
+#include "core/tuned_times.hpp"
 #include "kronsparse/error.hpp"
 
 namespace kronsparse {
@@ -87,8 +88,11 @@ Forced forced_or_variable(std::string_view forced) {
   return {value == nullptr ? "" : value, "KRONSPARSE_IMPL"};
 }
 
-std::vector<Assessment> assess(std::span<const Implementation> table, const Problem& problem, Device device,
-                               const Forced& forced, const PackedOrder* packed_as) {
+namespace {
+
+/// Answers in the table's order.
+std::vector<Assessment> answers_of(std::span<const Implementation> table, const Problem& problem,
+                                   Device device, const Forced& forced, const PackedOrder* packed_as) {
   std::vector<Assessment> all;
   const bool is_chain = problem.chain.size() > 1;
   for (const Implementation& implementation : table) {
@@ -101,11 +105,31 @@ std::vector<Assessment> assess(std::span<const Implementation> table, const Prob
           is_chain ? "takes one factor at a time" : "takes chains of two or more factors, not one";
     all.push_back({&implementation, std::move(proposal)});
   }
+  return all;
+}
+
+void sort_by_seconds(std::vector<Assessment>& all) {
   std::ranges::stable_sort(all, [](const Assessment& left, const Assessment& right) {
     const bool accepts = left.proposal.refusal.empty();
     if (accepts != right.proposal.refusal.empty()) return accepts;
     return accepts && left.proposal.seconds < right.proposal.seconds;
   });
+}
+
+}  // namespace
+
+std::vector<Assessment> assess(std::span<const Implementation> table, const Problem& problem, Device device,
+                               const Forced& forced, const PackedOrder* packed_as) {
+  std::vector<Assessment> all = answers_of(table, problem, device, forced, packed_as);
+  apply_tuned_times(all, problem, device, packed_as);
+  sort_by_seconds(all);
+  return all;
+}
+
+std::vector<Assessment> assess_untuned(std::span<const Implementation> table, const Problem& problem,
+                                       Device device, const Forced& forced, const PackedOrder* packed_as) {
+  std::vector<Assessment> all = answers_of(table, problem, device, forced, packed_as);
+  sort_by_seconds(all);
   return all;
 }
 
@@ -121,7 +145,8 @@ std::vector<Candidate> candidates(const Problem& problem, Device device) {
     Proposal& proposal = assessment.proposal;
     if (left_out(name))
       proposal.refusal = message("left out, because {} is {}", forced.argument, quoted(forced.name));
-    all.push_back({std::string(name), device, std::move(proposal.refusal), proposal.seconds});
+    all.push_back(
+        {std::string(name), device, std::move(proposal.refusal), proposal.seconds, proposal.is_measured});
   }
   std::stable_partition(all.begin(), all.end(),
                         [](const Candidate& candidate) { return candidate.refusal.empty(); });

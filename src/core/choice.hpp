@@ -34,6 +34,12 @@ struct Forced {
                                              Device device, const Forced& forced = {},
                                              const PackedOrder* packed_as = nullptr);
 
+/// The same by predictions alone, whatever was measured.
+[[nodiscard]] std::vector<Assessment> assess_untuned(std::span<const Implementation> table,
+                                                     const Problem& problem, Device device,
+                                                     const Forced& forced = {},
+                                                     const PackedOrder* packed_as = nullptr);
+
 /// Those that accept, cheapest first; never none. Error unsupported with every reason where all refuse, Error
 /// invalid_argument where none has the forced name.
 [[nodiscard]] std::vector<Assessment> accepted_from(std::span<const Implementation> table,

@@ -72,6 +72,7 @@ struct Proposal {
   double seconds = 0;          ///< predicted, of one run
   double packing_seconds = 0;  ///< predicted, of packing the values before it
   std::function<std::unique_ptr<Executor>()> make = {};
+  bool is_measured = false;  ///< by tune(): the core puts measured seconds in the place of predicted ones
 };
 
 struct Implementation {

@@ -30,6 +30,9 @@ struct MemoryOps {
   void (*drop_mark)(Device device, void* mark) noexcept;
   /// Whether the stream's work is being recorded for later instead of done. Null: it never is.
   bool (*is_capturing)(Device device, Stream stream) = nullptr;
+  /// Whether memory may be taken and the default stream be used: not while a stream that it waits for is
+  /// recorded. Null: always.
+  bool (*may_measure)(Device device) = nullptr;
 };
 
 }  // namespace kronsparse

@@ -6,6 +6,8 @@
 #include "core/message.hpp"
 #include "core/operand_check.hpp"
 #include "core/plan_state.hpp"
+#include "core/tune.hpp"
+#include "core/tuned_times.hpp"
 #include "kronsparse/buffer.hpp"
 #include "kronsparse/error.hpp"
 
@@ -73,8 +75,10 @@ std::vector<PackedValues::State::Fitting> PackedValues::State::ways_that_fit(
       const bool is_theirs = entry.order.is_as_given() || implementation.name == entry.order.family;
       const bool is_free = step.problem.operation != plan.problem.operation;  // as accepted_for says
       if (!is_theirs || (!is_free && plan.forced().leaves_out(implementation.name))) continue;
-      Proposal proposal = implementation.propose(step.problem, device, &entry.order);
-      if (proposal.refusal.empty()) all.push_back({{&implementation, std::move(proposal)}, &entry});
+      std::vector<Assessment> answer{
+          {&implementation, implementation.propose(step.problem, device, &entry.order)}};
+      apply_tuned_times(answer, step.problem, device, &entry.order);
+      if (answer.front().proposal.refusal.empty()) all.push_back({std::move(answer.front()), &entry});
     }
   }
   std::ranges::stable_sort(all, {}, [](const Fitting& one) { return one.way.proposal.seconds; });
@@ -179,6 +183,7 @@ std::shared_ptr<const Decision> PackedValues::State::prepare(const Plan::State& 
   check_belongs(plan);
   if (auto found = find(plan, batch)) return found;
   const Problem problem = plan.with(batch);
+  if (plan.forced_name.empty()) tune_if_asked(problem, *backend, device, stream);
   const std::scoped_lock lock(mutex);
   // A step sees what those before it have added: the gradient's products forward and back may share an order,
   // and together they are no more than there is room for.

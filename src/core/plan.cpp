@@ -11,6 +11,7 @@
 #include "core/operand_check.hpp"
 #include "core/plan_state.hpp"
 #include "core/run_scope.hpp"
+#include "core/tune.hpp"
 #include "kronsparse/error.hpp"
 
 namespace kronsparse {
@@ -81,10 +82,11 @@ Problem Plan::State::with(const Batch& batch) const {
   return other;
 }
 
-std::shared_ptr<const Decision> Plan::State::decide(const Batch& batch, bool stores) const {
+std::shared_ptr<const Decision> Plan::State::decide(const Batch& batch, bool stores, Stream stream) const {
   auto& table = stores ? storing : decisions;
   if (auto found = table.find(batch)) return found;
   const Problem of_batch = with(batch);
+  if (forced_name.empty()) tune_if_asked(of_batch, *backend, device, stream);
   const Forced of_steps = stores ? forced_for_steps(*backend, forced()) : forced();
   const auto cheapest = [&](const Step& step) {
     return cheapest_packing(step, problem.operation, *backend, device, of_steps);
@@ -126,7 +128,7 @@ std::shared_ptr<const Decision> Plan::State::decision_for(const Batch& batch,
   } else if (operands.values == nullptr && kept) {
     return kept->state_->decide_with_packed(*this, batch, stores);
   }
-  return decide(batch, stores);
+  return decide(batch, stores, operands.stream);
 }
 
 Plan::Plan(const Problem& problem, Device device, std::string_view implementation)

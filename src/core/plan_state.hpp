@@ -64,7 +64,8 @@ struct Plan::State {
   [[nodiscard]] Problem with(const Batch& batch) const;
   [[nodiscard]] Forced forced() const { return {forced_name, forced_argument}; }
   /// For values that are packed at each run. `stores`: the run writes the intermediates.
-  [[nodiscard]] std::shared_ptr<const Decision> decide(const Batch& batch, bool stores = false) const;
+  [[nodiscard]] std::shared_ptr<const Decision> decide(const Batch& batch, bool stores = false,
+                                                       Stream stream = nullptr) const;
   /// The decision that a run with these operands takes.
   [[nodiscard]] std::shared_ptr<const Decision> decision_for(const Batch& batch,
                                                              const Operands& operands) const;

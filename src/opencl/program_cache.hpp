@@ -1,8 +1,7 @@
 // Compiled programs on disk, so that a kernel is compiled once for a user and not once for a process.
 //
-// The folder is KRONSPARSE_CACHE_DIR, else $XDG_CACHE_HOME/kronsparse, else ~/.cache/kronsparse; an empty
-// KRONSPARSE_CACHE_DIR means none. A file is named by a hash of its key and holds the key, so that equal
-// hashes do no harm. It is written beside its place and renamed into it: readers see all of it or nothing.
+// core/user_cache.hpp says where the folder is and how files are written. A file is named by a hash of its
+// key and holds the key, so that equal hashes do no harm.
 #pragma once
 
 #include <optional>

@@ -555,6 +555,12 @@ static void test_lists(void) {
   }
   EXPECT(accepting >= 1);
   EXPECT(kronsparse_candidates(&one, "cpu", candidates, 1, &count) == KRONSPARSE_OK && count == of_cpu);
+  EXPECT(candidates[0].is_measured == 0);
+  EXPECT(kronsparse_tune(&one, "cpu", -1) == KRONSPARSE_INVALID_ARGUMENT);
+  EXPECT(kronsparse_tune(NULL, "cpu", 1) == KRONSPARSE_BAD_POINTER);
+  EXPECT(kronsparse_tune(&one, "cpu", 1) == KRONSPARSE_OK);
+  EXPECT(kronsparse_candidates(&one, "cpu", candidates, 1, &count) == KRONSPARSE_OK);
+  EXPECT(candidates[0].is_measured == 1 && candidates[0].predicted_seconds > 0);
   EXPECT(kronsparse_candidates(NULL, "cpu", candidates, 64, &count) == KRONSPARSE_BAD_POINTER);
   EXPECT(kronsparse_candidates(&chain, "cpu", candidates, 64, &count) == KRONSPARSE_OK && count == of_cpu);
   for (index = 0; index < count; ++index) EXPECT(strlen(candidates[index].refusal) > 0); /* none in one pass */

@@ -46,7 +46,7 @@ TEST_F(CommandTest, WrongUsageIsTwo) {
 TEST_F(CommandTest, AnUnknownCommandIsNamed) {
   EXPECT_EQ(run("frobnicate")
                 .err.find("kronsparse: 'frobnicate' is neither a command nor an option; the "
-                          "commands are info, run, check, bench, demo\n"),
+                          "commands are info, run, check, bench, tune, profile, demo\n"),
             0U);
   EXPECT_EQ(run("--frobnicate info").err.find("kronsparse: '--frobnicate' is neither"), 0U);
   EXPECT_EQ(run("info --frobnicate").err.find("kronsparse: The following argument was not expected: "), 0U);
@@ -205,6 +205,52 @@ TEST_F(CommandTest, InfoListsCandidates) {
   EXPECT_TRUE(first["accepts"]);
   EXPECT_GT(first["predicted_seconds"].get<double>(), 0);
   EXPECT_TRUE(first["refusal"].is_null());
+}
+
+TEST_F(CommandTest, TuneMeasuresAndInfoSaysSo) {
+  const std::string problem = "f32 batch_first B=8 2x4x4x2", folder = "KRONSPARSE_CACHE_DIR=kept";
+  EXPECT_TRUE(contains(run("info --device cpu --problem '" + problem + "'", folder).out, "predicted"));
+  const CommandResult text = run("tune --device cpu --min-time 0.001 '" + problem + "'", folder);
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_TRUE(contains(text.out, "fastest")) << text.out;
+  EXPECT_TRUE(contains(text.out, "kept/tuning/")) << text.out;
+  EXPECT_TRUE(contains(run("info --device cpu --problem '" + problem + "'", folder).out, "measured"));
+
+  const Json json =
+      Json::parse(run("tune --device cpu --missing --json --most 1 '" + problem + "'", folder).out);
+  const Json& first = json["results"][0];
+  EXPECT_EQ(first["problem"], problem);
+  EXPECT_TRUE(first["fastest"]);
+  EXPECT_GT(first["seconds"].get<double>(), 0);
+  const Json info = Json::parse(run("info --json --device cpu --problem '" + problem + "'", folder).out);
+  EXPECT_TRUE(info["candidates"][0]["measured"]);
+  EXPECT_EQ(info["candidates"][0]["predicted_seconds"], first["seconds"])
+      << "what was kept, not measured again";
+
+  EXPECT_TRUE(
+      contains(run("tune --device cpu --min-time 0.001 '" + problem + "'", "KRONSPARSE_CACHE_DIR=").out,
+               "nothing is kept"));
+  EXPECT_EQ(run("tune").exit_code, 2);
+  EXPECT_EQ(run("tune --most 0 '" + problem + "'").exit_code, 2);
+  EXPECT_EQ(run("run --help", "KRONSPARSE_TUNE=x").exit_code, 0);
+  EXPECT_EQ(run("bench --min-time 0 --runs 1 --device cpu '" + problem + "'", "KRONSPARSE_TUNE=x").exit_code,
+            2);
+  const std::string other = "f32 batch_first B=9 2x4x4x2";
+  EXPECT_EQ(run("bench --min-time 0 --runs 1 --device cpu '" + other + "'", "KRONSPARSE_TUNE=2 " + folder)
+                .exit_code,
+            0);
+  EXPECT_TRUE(contains(run("info --device cpu --problem '" + other + "'", folder).out, "measured"));
+}
+
+TEST_F(CommandTest, ProfileMeasuresADevice) {
+  const std::string folder = "KRONSPARSE_CACHE_DIR=kept";
+  EXPECT_EQ(run("profile --device cpu --show", folder).exit_code, 2);
+  const CommandResult text = run("profile --device cpu", folder);
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_TRUE(contains(text.out, "copy")) << text.out;
+  const Json json = Json::parse(run("profile --device cpu --show --json", folder).out);
+  EXPECT_EQ(json["rates"][0]["name"], "copy");
+  EXPECT_GT(json["rates"][0]["value"].get<double>(), 0);
 }
 
 TEST_F(CommandTest, InfoListsTheStepsOfAChain) {

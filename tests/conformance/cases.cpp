@@ -95,6 +95,8 @@ std::vector<Size> systematic_sizes() {
     sizes.push_back({{blocks, 4, 3, 1}, 17});
     sizes.push_back({{blocks, 2, 5, 4}, 3});
   }
+  // Batches that `staged` cuts into chunks; four, as every other one has gaps.
+  for (const std::int64_t batch : {468, 460, 455, 450}) sizes.push_back({{1, 8, 8, 2}, batch});
   return sizes;
 }
 

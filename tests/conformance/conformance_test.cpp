@@ -8,6 +8,7 @@
 
 #include "body.hpp"
 #include "cases.hpp"
+#include "chain_cases.hpp"
 #include "combination.hpp"
 #include "kronsparse/plan.hpp"
 
@@ -56,6 +57,33 @@ TEST(Devices, OfEveryBackendArePresent) {
     skipped += "skipped " + std::to_string(tests) + " conformance tests on " + std::string(name(backend)) +
                ": " + kronsparse::why_unusable({backend, 0}) + "\n";
   if (!skipped.empty()) GTEST_SKIP() << skipped;
+}
+
+/// Whether a refusal is about the device: then this is not one of the kind that the implementation is for.
+bool blames_device(const std::string& refusal) {
+  for (const char* reason : {"compute capability", "needs code for", "this CPU", "this processor"})
+    if (refusal.find(reason) != std::string::npos) return true;
+  return false;
+}
+
+// A kernel whose every test is skipped has not been tested.
+TEST(Table, NobodyRefusesEverything) {
+  for (const Target& target : targets()) {
+    bool takes_one = target.implementation.empty(), is_misplaced = false;
+    const auto look = [&](const std::vector<Case>& all) {
+      for (const Case& item : all) {
+        if (takes_one || is_misplaced) return;
+        const std::string refusal = target.refusal(item.problem);
+        takes_one = refusal.empty();
+        is_misplaced = blames_device(refusal);
+      }
+    };
+    for (const auto& [_, dtype, layout, operation] : combinations_of(target)) {
+      look(cases(dtype, layout, operation, false));
+      look(chain_cases(dtype, layout, operation, false));
+    }
+    EXPECT_TRUE(takes_one || is_misplaced) << target << " refuses every case, so that nothing tests it";
+  }
 }
 
 TEST(Table, ReferenceRefusesNothing) {

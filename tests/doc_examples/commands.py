@@ -50,7 +50,7 @@ def main(kronsparse: str, *files: str) -> int:
         for path in map(pathlib.Path, files):
             for line in commands(path):
                 words = shlex.split(line, comments=True)[1:]
-                environment = os.environ | {"OMP_NUM_THREADS": "2"}
+                environment = os.environ | {"OMP_NUM_THREADS": "2", "KRONSPARSE_CACHE_DIR": f"{folder}/cache"}
                 done = subprocess.run([kronsparse, *words], cwd=folder, env=environment, capture_output=True)
                 shown += 1
                 failed += done.returncode != 0

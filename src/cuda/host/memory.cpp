@@ -96,6 +96,16 @@ bool is_capturing(Device device, Stream stream) {
   return status == cudaStreamCaptureStatusActive;
 }
 
+/// The default stream waits for others, unless they were made not to be waited for: those can be recorded
+/// without this being seen.
+bool may_measure(Device device) {
+  const DeviceGuard guard(device.index);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaError_t answer = cudaStreamIsCapturing(cudaStreamLegacy, &status);
+  if (answer != cudaSuccess) static_cast<void>(cudaGetLastError());
+  return answer == cudaSuccess && status == cudaStreamCaptureStatusNone;
+}
+
 }  // namespace
 
 MemoryOps memory_ops() {
@@ -109,7 +119,8 @@ MemoryOps memory_ops() {
           .make_mark = make_mark,
           .seconds_between = seconds_between,
           .drop_mark = drop_mark,
-          .is_capturing = is_capturing};
+          .is_capturing = is_capturing,
+          .may_measure = may_measure};
 }
 
 }  // namespace kronsparse::cuda

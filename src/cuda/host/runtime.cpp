@@ -5,7 +5,10 @@
 #include <memory>
 
 #include "core/message.hpp"
+#include "core/profile.hpp"
 #include "cuda/host/architectures.hpp"
+#include "cuda/host/speeds.hpp"
+#include "cuda/profile/profile.hpp"
 #include "kronsparse/error.hpp"
 
 namespace kronsparse::cuda {
@@ -103,6 +106,9 @@ Found find_gpus() {
   for (int index = 0; index < count; ++index) {
     try {
       found.gpus.push_back(facts_of(index));
+      GpuFacts& facts = found.gpus.back();
+      use_rates(facts.name, read_rates(to_string(facts), {Backend::cuda, index}));
+      facts.memory_rate = copy_rate(facts);
     } catch (const Error& error) {
       GpuFacts broken;
       broken.index = index;

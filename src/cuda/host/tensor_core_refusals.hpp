@@ -82,6 +82,14 @@ namespace kronsparse::cuda {
   return {};
 }
 
+/// The most shared memory for a block that a GPU of today has.
+inline constexpr std::size_t most_shared_bytes = std::size_t{227} << 10;
+/// The refusal of a problem that a GPU with that much would take.
+[[nodiscard]] inline std::string shared_memory_refusal(const GpuFacts& facts) {
+  return message("needs more than the {} bytes of shared memory that a block has on {}", facts.shared_bytes,
+                 facts.name);
+}
+
 /// Why the GPU cannot hold a block's tile, or the kernel cannot count the tiles; empty when it can.
 [[nodiscard]] inline std::string tile_refusal(const GpuFacts& facts, int shared_bytes, std::int64_t groups,
                                               std::int64_t n_tiles) {

@@ -13,6 +13,7 @@
 #include "cuda/host/launch.hpp"
 #include "cuda/host/product.hpp"
 #include "cuda/host/runtime.hpp"
+#include "cuda/host/tensor_core_refusals.hpp"
 #include "cuda/packing/packing.hpp"
 #include "cuda/small_batch/cut_choice.hpp"
 
@@ -121,7 +122,13 @@ template <class Family>
   const GpuFacts& facts = gpu(device);
   if (std::string reason = Family::gpu_refusal(facts); !reason.empty()) return refused(std::move(reason));
   const auto choice = choose_cut<Family>(problem, facts, packed_as);
-  if (!std::isfinite(choice.seconds)) return refused(packed_as == nullptr ? Family::uncut : has_other_order);
+  if (!std::isfinite(choice.seconds)) {
+    if (packed_as != nullptr) return refused(has_other_order);
+    GpuFacts larger = facts;
+    larger.shared_bytes = most_shared_bytes;
+    return refused(std::isfinite(Family::choose(problem, larger).seconds) ? shared_memory_refusal(facts)
+                                                                          : Family::uncut);
+  }
   const typename Family::Cut& cut = choice.cut;
   return {
       .refusal = {},

@@ -7,6 +7,7 @@
 #include "cuda/gradient/mma/search.hpp"
 #include "cuda/host/alignment.hpp"
 #include "cuda/host/divisor.hpp"
+#include "cuda/host/speeds.hpp"
 
 namespace kronsparse::cuda {
 namespace {
@@ -117,6 +118,13 @@ int blocks_per_multiprocessor(const GradientConfig& config, const GpuFacts& gpu)
                                                    std::max(1, config.shape.threads / config.threads())));
 }
 
+/// Shared memory of a config that was not found.
+constexpr int kNoConfig = 1 << 30;
+
+/// The cheapest config with blocks of so many j; its shared memory is kNoConfig where the GPU has room for
+/// none.
+GradientConfig config_with(int block_j, const Problem& problem, const GpuFacts& gpu);
+
 }  // namespace
 
 int largest_cluster(const GpuFacts& gpu) {
@@ -138,20 +146,30 @@ double clusters_at_once(const GpuFacts& gpu, int resident, int cluster_blocks) {
 }
 
 GradientConfig gradient_config(const Problem& problem, const GpuFacts& gpu) {
+  const std::int64_t d = problem.pattern().d;
+  const int block_j = block_j_of(form_of(problem), d);
+  const GradientConfig config = config_with(block_j, problem, gpu);
+  // All of d = 24 takes more shared memory than some GPUs have.
+  return config.shared_bytes == kNoConfig && block_j > 16 ? config_with(16, problem, gpu) : config;
+}
+
+namespace {
+
+GradientConfig config_with(int block_j, const Problem& problem, const GpuFacts& gpu) {
   const Product p = product_of(problem);
   const auto shared = static_cast<std::int64_t>(gpu.shared_bytes);
   const std::int64_t least_splits = divided_up(p.batch, kGradientMaxSum);
   const std::int64_t most_splits = std::max<std::int64_t>(p.batch / kLeastSplit, 1);
   GradientConfig base;
   const GradientForm form = form_of(problem);
-  base.block_j = block_j_of(form, p.d);
+  base.block_j = block_j;
   base.shape_index = shape_of(form, base.block_j, p);
   base.shape = gradient_shapes[base.shape_index];
   base.j_groups = divided_up(p.d, base.block_j);
   base.warps_j = static_cast<int>(divided_up(base.block_j, base.shape.vector));
 
   GradientConfig best = base;
-  best.shared_bytes = 1 << 30;
+  best.shared_bytes = kNoConfig;
   double best_seconds = 0;
   const auto consider = [&](GradientConfig config) {
     const auto most = static_cast<int>(std::min<std::int64_t>(most_splits, largest_cluster(gpu)));
@@ -161,7 +179,7 @@ GradientConfig gradient_config(const Problem& problem, const GpuFacts& gpu) {
       config.split_samples =
           divided_up(divided_up(p.batch, splits), config.stage_samples) * config.stage_samples;
       const double seconds = gradient_seconds(problem, config, gpu);
-      if (best.shared_bytes == 1 << 30 || seconds < best_seconds) {
+      if (best.shared_bytes == kNoConfig || seconds < best_seconds) {
         best = config;
         best_seconds = seconds;
       }
@@ -192,6 +210,8 @@ GradientConfig gradient_config(const Problem& problem, const GpuFacts& gpu) {
     }
   return best;
 }
+
+}  // namespace
 
 GradientArguments gradient_arguments(const Problem& problem, const GradientConfig& config,
                                      const Operands& operands) {
@@ -282,7 +302,7 @@ double gradient_seconds(const Problem& problem, const GradientConfig& config, co
   const double idle = std::max(1.0, waves * places / std::max(blocks, 1.0));
   const double sample_bytes = real(p.batch) * real(p.a) * real(p.d) * kElementBytes;
   const double reads = sample_bytes * (real(p.b) * real(config.l_tiles) + real(p.c) * real(config.k_tiles));
-  const double l2 = reads / (1.35 * memory_rate) * std::min(idle, 2.0);
+  const double l2 = reads / (1.35 * memory_rate * l2_per_byte(gpu)) * std::min(idle, 2.0);
   // ...and from memory once for all tiles that run together, l fastest.
   const double together =
       std::clamp(std::floor(places / config.splits), 1.0, real(config.k_tiles * config.l_tiles));
@@ -295,7 +315,11 @@ double gradient_seconds(const Problem& problem, const GradientConfig& config, co
                           : config.shape.form != GradientForm::runs ? 1.0
                           : config.block_j == 16                    ? 1.25
                                                                     : 1.8;
-  return 5e-6 + measured * (std::max({in_blocks, l2, 1.1 * memory}) + 0.05 * (in_blocks + l2 + memory));
+  // Memory that has more clocks for each byte is kept busy.
+  const double least = std::min(1.0, 1 / (1.1 * best_memory_share * measured));
+  const double overlapped = std::max(1 / clocks_per_byte(gpu), least) * memory;
+  return 5e-6 +
+         measured * (std::max({in_blocks, l2, 1.1 * overlapped}) + 0.05 * (in_blocks + l2 + overlapped));
 }
 
 }  // namespace kronsparse::cuda

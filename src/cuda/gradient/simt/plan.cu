@@ -120,7 +120,12 @@ double seconds_of(const Problem& problem, const GradientKernel& kernel, const Gp
   const double idle = idle_share(facts, blocks);
   // Half of the FMA units' rate, if there are blocks for all of them.
   const double seconds = arithmetic(kernel, p, problem.dtype) * idle / (0.5 * fma_rate(facts, problem.dtype));
-  return 3e-6 + std::max(seconds, problem.bytes() / std::max(facts.memory_rate, 1e10));
+  // As in `simt`: tiles of half types read parts of sectors.
+  const bool half = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
+  const double sectors =
+      half && problem.layout == Layout::batch_first ? repeated_sectors(kernel.j, p.d, problem.dtype) : 1;
+  return 3e-6 + std::max(seconds, sectors * problem.bytes() /
+                                      (best_fma_memory_share * std::max(facts.memory_rate, 1e10)));
 }
 
 class GradientSimtExecutor final : public CudaExecutor {

@@ -5,6 +5,7 @@
 #include "cuda/gradient/mma/search.hpp"
 #include "cuda/gradient/wgmma/search.hpp"
 #include "cuda/host/divisor.hpp"
+#include "cuda/host/speeds.hpp"
 
 namespace kronsparse::cuda {
 namespace {
@@ -101,8 +102,8 @@ double predict(const Product& p, const GradientWgmmaConfig& config, const GpuFac
 
   const double sample_bytes = real(p.batch) * real(p.a) * real(p.d) * 2;
   const double memory = 1.1 * sample_bytes * real(p.b + p.c) / gpu.memory_rate;
-  const double l2 =
-      sample_bytes * (real(config.l_tiles * p.b) + real(config.k_tiles * p.c)) / (1.6 * gpu.memory_rate);
+  const double l2 = sample_bytes * (real(config.l_tiles * p.b) + real(config.k_tiles * p.c)) /
+                    (1.6 * gpu.memory_rate * l2_per_byte(gpu));
   return 5e-6 + std::max({in_blocks, l2, memory}) + 0.2 * (in_blocks + l2 + memory);
 }
 

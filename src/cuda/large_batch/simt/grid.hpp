@@ -7,6 +7,7 @@
 #include <span>
 
 #include "cuda/host/runtime.hpp"
+#include "cuda/host/speeds.hpp"
 #include "kronsparse/dtype.hpp"
 
 namespace kronsparse::cuda::simt {
@@ -27,8 +28,7 @@ namespace kronsparse::cuda::simt {
 /// Real multiplications and additions per second that the FMA units can do.
 [[nodiscard]] inline double fma_rate(const GpuFacts& facts, DType dtype) {
   const bool wide = dtype == DType::f64 || dtype == DType::complex128;
-  const int cc = facts.compute_capability;
-  const double lanes = wide ? (cc == 80 ? 32 : cc == 90 || cc == 100 ? 64 : 2) : (cc < 86 ? 64 : 128);
+  const double lanes = multiply_adds_per_clock(facts, wide ? Units::fma64 : Units::fma32);
   return 2 * lanes * std::max(facts.clock_hz, 1e9) * std::max(facts.multiprocessors, 1);
 }
 

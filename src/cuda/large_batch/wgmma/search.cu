@@ -5,6 +5,7 @@
 
 #include "cuda/host/alignment.hpp"
 #include "cuda/host/divisor.hpp"
+#include "cuda/host/speeds.hpp"
 #include "cuda/host/tensor_core_refusals.hpp"
 #include "cuda/large_batch/wgmma/search.hpp"
 
@@ -239,7 +240,7 @@ double wgmma_seconds(const Problem& problem, const WgmmaConfig& config, const Gp
   const double w_elements = config.resident ? 0.0 : tiles * real(config.order.group_elements());
   // A block gets its share of L2's rate, and no more if there are few blocks.
   const double busy = std::max(config.blocks, 1) / real(gpu.multiprocessors);
-  const double l2_rate = l2_over_memory * gpu.memory_rate * std::min(busy, 1.0);
+  const double l2_rate = l2_over_memory * l2_per_byte(gpu) * gpu.memory_rate * std::min(busy, 1.0);
   double l2 = (x_elements + w_elements) * element / l2_rate;
   // Pairs of j that cross a row of an odd d are copied element by element.
   const bool elementwise = config.shape.form == XForm::planes && half && p.d % 2 == 1;

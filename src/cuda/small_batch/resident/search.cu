@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "cuda/host/alignment.hpp"
+#include "cuda/host/speeds.hpp"
 #include "cuda/host/tensor_map.hpp"
 #include "cuda/small_batch/resident/search.hpp"
 
@@ -29,7 +30,7 @@ TensorView x_view(const Product& p, const Shape& shape, const void* x) {
 double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const int d = cut.shape.d;
   const double start = 1.26e-6 + (d >= 32 ? 0.21e-6 : d >= 8 ? 0.10e-6 : 0);
-  constexpr double l2_rate = 5e12;  // to all multiprocessors
+  const double l2_rate = 5e12 * relative_l2(facts);  // to all multiprocessors
   constexpr double weights_share = 0.49,
                    weights_again = 0.35;  // shares of the time to read them from memory, and from L2
   constexpr double x_again = 0.097;       // the same for x

@@ -137,9 +137,14 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
   const GpuFacts& facts = gpu(device);
   if (std::string reason = capability_refusal(facts, 80); !reason.empty()) return refused(std::move(reason));
   const Choice choice = choose_cut(problem, facts, packed_as);
-  if (!std::isfinite(choice.seconds))
-    return refused(packed_as == nullptr ? "has no way to cut a pattern of this size into blocks"
-                                        : has_other_order);
+  if (!std::isfinite(choice.seconds)) {
+    if (packed_as != nullptr) return refused(has_other_order);
+    GpuFacts larger = facts;
+    larger.shared_bytes = most_shared_bytes;
+    return refused(std::isfinite(choose(problem, larger).seconds)
+                       ? shared_memory_refusal(facts)
+                       : "has no way to cut a pattern of this size into blocks");
+  }
   return {.refusal = {},
           .seconds = choice.seconds,
           .packing_seconds = packing_seconds(facts, problem, order_of(problem, choice.cut)),

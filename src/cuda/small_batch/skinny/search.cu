@@ -4,6 +4,7 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "cuda/host/speeds.hpp"
 #include "cuda/small_batch/skinny/search.hpp"
 
 namespace kronsparse::cuda::skinny {
@@ -11,16 +12,29 @@ namespace {
 
 constexpr double max_blocks = 1 << 30;
 
-constexpr double start = 1.6e-6;                               // a kernel that does little
-constexpr double all_l2_rate = 4.2e12, l2_rate_of_one = 50e9;  // to all SMs together, to each
-constexpr double weight_rate_of_one = 36e9;                    // from DRAM
-constexpr double exchange_rate = 11e9;                         // from an SM to others of its cluster
+constexpr double start = 1.6e-6;  // a kernel that does little
 constexpr double l2_latency = 0.45e-6;
 constexpr double dram_latency = 0.8e-6;
-constexpr double clock = 1.7e9;
 constexpr double other_samples = 1.3;                             // blocks find each other's weights in L2
 constexpr double group_seconds = 0.7e-6;                          // each group but the first
 constexpr double turn_seconds = 1.0e-6, round_seconds = 0.15e-6;  // the same: each but the first
+
+/// Bytes and clocks per second: what an H200 reaches, and other GPUs by their speeds.
+struct Reached {
+  double all_l2 = 4.2e12, l2_of_one = 50e9;  // to all SMs together, to each
+  double weights_of_one = 36e9;              // from DRAM
+  double exchange = 11e9;                    // from an SM to others of its cluster
+  double clock = 1.7e9;
+
+  explicit Reached(const GpuFacts& facts) {
+    const double by_clock = relative_clock(facts);
+    all_l2 *= relative_l2(facts);
+    l2_of_one *= relative_l2_of_one(facts);
+    weights_of_one *= by_clock;
+    exchange *= by_clock;
+    clock *= by_clock;
+  }
+};
 
 /// Registers of a thread, approximately.
 double registers_of(int n_tiles) { return n_tiles < 4 ? 168 : 255; }
@@ -42,7 +56,7 @@ double fetched_j_of(const Cut& cut, const Product& p, double samples) {
 
 /// Seconds of a run, from what an SM takes in and what its blocks wait for; fitted to an H200.
 template <class T>
-double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
+double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts, const Reached& reached) {
   const double samples = static_cast<double>(std::min<std::int64_t>(p.batch, cut.n_tiles * 8));
   const double chunks = std::ceil(static_cast<double>(p.batch) / (cut.n_tiles * 8));
   const double blocks = static_cast<double>(blocks_of_weights(cut, p)) * chunks;
@@ -58,7 +72,7 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double rounds = std::ceil(blocks / sms);  // blocks that one SM works on, at once or in turn
   const double turns = std::ceil(rounds / resident);
   const double active = std::min(blocks, sms);
-  const double l2_rate = std::min(all_l2_rate / active, l2_rate_of_one);
+  const double l2_rate = std::min(reached.all_l2 / active, reached.l2_of_one);
 
   const double weight_bytes = static_cast<double>(bytes_of_block(cut));
   const double fetched_j = fetched_j_of<T>(cut, p, samples);
@@ -74,11 +88,11 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   // The blocks of other samples find the weights in L2.
   const double weight_rate = facts.memory_rate / active * (chunks > 1 ? other_samples : 1.0);
   const double weights =
-      loads * weight_bytes / std::min({weight_rate, weight_rate_of_one, in_flight / dram_latency});
+      loads * weight_bytes / std::min({weight_rate, reached.weights_of_one, in_flight / dram_latency});
   // Blocks that share an SM stage x while others multiply.
   const double exposed = turns < rounds ? 0.9 + 0.1 * rounds : rounds;
   const double x = exposed * x_elements * fetched_j * sizeof(T) / l2_rate;
-  const double exchange = rounds * outputs * cut.warps_per_row * 4 * (cut.cluster - 1) / 2 / exchange_rate;
+  const double exchange = rounds * outputs * cut.warps_per_row * 4 * (cut.cluster - 1) / 2 / reached.exchange;
 
   // How often a thread waits for x. It has some loads in flight, of 16 bytes or of one element.
   const bool is_copied = cut.vector && cut.run == Tile<T>::vector;
@@ -90,7 +104,7 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
 
   const double vectors = rounds * weight_bytes / 16;
   const double multiplying =
-      (Tile<T>::tensor_core ? vectors / 32 * cut.n_tiles * 3 : vectors * samples / 32) / clock *
+      (Tile<T>::tensor_core ? vectors / 32 * cut.n_tiles * 3 : vectors * samples / 32) / reached.clock *
       std::max(1.0, 8 / warps);
   const double last_tiles = !is_copied && cut.n_tiles == 1
                                 ? 0
@@ -108,7 +122,7 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
 template <class T>
 class Bound {
  public:
-  Bound(const Cut& cut, const Product& p, const GpuFacts& facts) {
+  Bound(const Cut& cut, const Product& p, const GpuFacts& facts, const Reached& reached) {
     const double samples = static_cast<double>(std::min<std::int64_t>(p.batch, cut.n_tiles * 8));
     const double chunks = static_cast<double>(ceil_div<std::int64_t>(p.batch, cut.n_tiles * 8));
     sms_ = std::floor(facts.multiprocessors * usable_share(cut.cluster));
@@ -127,9 +141,9 @@ class Bound {
     const double weights =
         weight_bytes /
         std::min(facts.memory_rate * (chunks > 1 ? other_samples : 1.0),
-                 std::min(all_rows, sms_) * std::min(weight_rate_of_one, in_flight / dram_latency));
+                 std::min(all_rows, sms_) * std::min(reached.weights_of_one, in_flight / dram_latency));
     const double multiplying =
-        weight_bytes / sms_ / (16 * 32) * (Tile<T>::tensor_core ? cut.n_tiles * 3 : samples) / clock;
+        weight_bytes / sms_ / (16 * 32) * (Tile<T>::tensor_core ? cut.n_tiles * 3 : samples) / reached.clock;
 
     const double x_elements = samples * row_tiles * Tile<T>::tile_l;
     const double x_loads = x_elements * cut.j_group / (Tile<T>::vector * 32);
@@ -141,10 +155,10 @@ class Bound {
                  memory = static_cast<double>(facts.shared_bytes);
     is_segmented_ = all_x > memory;
     resident_ = static_cast<int>((memory + 1024) / (std::min({all_x, memory / 2, 65536.0}) + 1024));
-    x_ = x_elements * fetched_j_of<T>(cut, p, samples) * sizeof(T) / l2_rate_of_one;
+    x_ = x_elements * fetched_j_of<T>(cut, p, samples) * sizeof(T) / reached.l2_of_one;
     const double row_outputs = Tile<T>::tile_k * samples;
     const double exchange = std::max(1.0, all_rows / sms_) * row_outputs * cut.warps_per_row * 4 *
-                            (cut.cluster - 1) / 2 / exchange_rate;
+                            (cut.cluster - 1) / 2 / reached.exchange;
     const double finishing = row_outputs / (cut.parts() * 32) * (0.5 * cut.parts() + 2) * 3e-9;
     group_ = meeting_seconds(cut.cluster) + finishing;
     common_ = start + dram_latency + std::max(weights, multiplying) + exchange;
@@ -261,18 +275,20 @@ constexpr int max_branches = 4 * 4 * 4 * 4;  // choices of j_group, n_tiles, clu
 
 Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_as) {
   const Product p = planned_product_of(problem);
+  const Reached reached(facts);
   BestCut<Cut> best;
   dispatch_type(problem.dtype, [&]<class T>() {
     Branches<Cut, max_branches> branches;
-    for_each_beginning<T>(p, facts, packed_as,
-                          [&](const Cut& cut) { branches.add(cut, Bound<T>(cut, p, facts).seconds()); });
+    for_each_beginning<T>(p, facts, packed_as, [&](const Cut& cut) {
+      branches.add(cut, Bound<T>(cut, p, facts, reached).seconds());
+    });
     branches.visit_promising(best, [&](const Cut& beginning, int branch) {
-      const Bound<T> bound(beginning, p, facts);
+      const Bound<T> bound(beginning, p, facts, reached);
       int number = branch * 64;  // more than the ways to complete a cut
       const auto may_have_groups = [&](int groups) { return !best.excludes(bound.seconds(groups)); };
       const auto may_be = [&](const Cut& cut) { return !best.excludes(bound.seconds(cut)); };
       for_each_completion<T>(beginning, p, facts, packed_as, may_have_groups, may_be, [&](const Cut& cut) {
-        best.offer(cut, predict_cut<T>(cut, p, facts), number++);
+        best.offer(cut, predict_cut<T>(cut, p, facts, reached), number++);
       });
     });
   });
@@ -283,12 +299,13 @@ Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_a
 
 std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts) {
   const Product p = planned_product_of(problem);
+  const Reached reached(facts);
   std::vector<Choice> all;
   const auto any = [](const auto&) { return true; };
   dispatch_type(problem.dtype, [&]<class T>() {
     for_each_beginning<T>(p, facts, nullptr, [&](const Cut& beginning) {
       for_each_completion<T>(beginning, p, facts, nullptr, any, any, [&](const Cut& cut) {
-        all.push_back({cut, predict_cut<T>(cut, p, facts)});
+        all.push_back({cut, predict_cut<T>(cut, p, facts, reached)});
       });
     });
   });
