@@ -174,7 +174,10 @@ std::optional<DecidedStep> PackedValues::State::choose_whole(const Problem& prob
   DecidedStep made{whole, all.front().implementation, best.make(), best.seconds, best.packing_seconds};
   const bool has_room = packed.empty() || bytes_of(packed) + made.executor->order().bytes <= limit();
   if (has_room || always_keeps) return keep(std::move(made), packed);
-  return {};
+  // Whoever asked for an implementation of whole chains by name has it, packed at each run.
+  const bool is_asked_for =
+      !plan.forced().name.empty() && forced_for_steps(*backend, plan.forced()).name.empty();
+  return is_asked_for ? std::optional(std::move(made)) : std::nullopt;
 }
 
 std::shared_ptr<const Decision> PackedValues::State::prepare(const Plan::State& plan, const Batch& batch,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cuda/host/alignment.hpp"
+#include "cuda/host/speeds.hpp"
 #include "cuda/host/tensor_core_refusals.hpp"
 #include "cuda/large_batch/mma/kernels.hpp"
 #include "cuda/large_batch/mma/search.hpp"
@@ -204,16 +205,30 @@ class Maker {
 /// Microseconds for each of the cost_terms(), fitted to the times of configs on an H200
 /// (tools/sweeps/fit.py, results/h200-mma-configs.csv).
 constexpr CostTerms term_microseconds = {
-    5.466, 0.07585, 0.2252, 0.9339, 0,      0.9523, 0.4782, 1.216, 0.08479, 0,      16.9,  10.2,   1.252,
-    0,     0.5668,  0.2275, 0,      0.2347, 27.88,  2.173,  2.936, 0.9819,  0.1534, 1.122, 0.2585, 0.2502};
+    5.389, 0.02973, 0.2092, 0.9516, 0,      1.023, 0.5327, 1.219, 0.09147, 0,      16.87, 10.26,  1.237,
+    0,     0.5924,  0.2355, 0,      0.2416, 27.98, 2.13,   2.939, 0.9979,  0.1359, 1.119, 0.2597, 0.2486};
 constexpr double fitted_clock = 1.98e9;
+
+/// Multiply-adds per clock and multiprocessor of mma.sync on an H200: never the limit of this kernel there.
+double h200_rate(const Problem& problem) {
+  return is_half(problem) ? 1300 : problem.mode == Mode::tf32 ? 650 : 216;
+}
 
 double predicted(const Problem& problem, const Config& config, const GpuFacts& gpu) {
   const CostTerms terms = cost_terms(problem, config, gpu);
   double microseconds = 0;
   for (std::size_t at = 0; at < terms.size(); ++at) microseconds += terms[at] * term_microseconds[at];
   const double computing = microseconds * 1e-6 * fitted_clock / std::max(gpu.clock_hz, 1e9);
-  return std::max(computing, 3e-6 + problem.bytes() / gpu.memory_rate);
+  // Other GPUs may have slower tensor cores. Padding is multiplied, too.
+  const Arguments& all = config.arguments;
+  const bool half = is_half(problem), splits = !half && problem.mode != Mode::tf32;
+  const double rate = reached_rate(gpu, half ? Units::f16 : Units::tf32, h200_rate(problem), splits ? 3 : 1);
+  const double steps = static_cast<double>(config.tiles) * all.passes * all.warps * all.groups * all.k_steps;
+  constexpr double multiply_adds =
+      16.0 * 64 * 16;  // of a slot in a step: (outputs, samples, terms) of halves
+  const double tensor_cores = steps * config.shape.slots * (half ? multiply_adds : multiply_adds / 4) / rate /
+                              gpu.multiprocessors / gpu.clock_hz;
+  return std::max({computing, tensor_cores, 3e-6 + problem.bytes() / copy_rate(gpu)});
 }
 
 }  // namespace
