@@ -77,6 +77,7 @@ class _Candidate(ctypes.Structure):
         ("implementation", ctypes.c_char * 32),
         ("refusal", ctypes.c_char * 256),
         ("predicted_seconds", ctypes.c_double),
+        ("is_measured", ctypes.c_int),
     ]
 
 

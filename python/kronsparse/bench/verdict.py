@@ -56,8 +56,9 @@ def machine_text(run: Row) -> str:
     versions, hardware = run["versions"], run["machine"]
     driver = hardware.get("nvidia_smi", {}).get("driver_version", "")
     where = f"{device_of(run)}{f', driver {driver}' if driver else ''}"
-    made_with = f"kronsparse {versions['kronsparse']} ({run['commit']}), torch {versions['torch']}"
-    return f"{where}; {made_with}"
+    made_with = f"kronsparse {versions['kronsparse']} ({run['commit']})"
+    with_torch = f", torch {versions['torch']}" if "torch" in versions else ""
+    return f"{where}; {made_with}{with_torch}"
 
 
 def targets_of(rows: Sequence[Row]) -> dict[tuple[str, str, str], Target]:

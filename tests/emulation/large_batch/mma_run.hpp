@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <tuple>
 
 #include "cuda/large_batch/mma/search.hpp"
 #include "product_run.hpp"
