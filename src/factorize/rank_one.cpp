@@ -9,8 +9,8 @@
 namespace kronsparse::factorization {
 namespace {
 
-/// A block counts as nearly of rank 1 if its largest eigenvalue has at least this share of the trace. The next
-/// eigenvalue then has at most 1/15 of it, so that each power iteration gains more than a digit.
+/// A block counts as nearly of rank 1 if its largest eigenvalue has at least this share of the trace. The
+/// next eigenvalue then has at most 1/15 of it, so that each power iteration gains more than a digit.
 constexpr double nearly_all = 15.0 / 16;
 /// Squares below this are 0: the matrix that blocks are of has a norm of at least 1/2.
 constexpr double least_square = 1e-280;

@@ -1,4 +1,4 @@
-"""The benchmark's ctypes structures have the fields of the C header: a field too few is memory overwritten."""
+"""The ctypes structures have the fields of the C header: a field too few is memory overwritten."""
 
 import os
 import re

@@ -27,9 +27,7 @@ def main() -> None:
             if row[1] == "apart":
                 apart[row[0]] = float(row[measured])
             else:
-                configs[row[0]].append(
-                    (float(row[measured]), [float(term) for term in row[measured + 1 :]])
-                )
+                configs[row[0]].append((float(row[measured]), [float(term) for term in row[measured + 1 :]]))
     problems = list(configs)
     fitted = [problem for at, problem in enumerate(problems) if at % 4 != 3]
     samples, times, weights = [], [], []
