@@ -70,8 +70,9 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
   if (std::string reason = capability_refusal(facts, 80); !reason.empty()) return refused(std::move(reason));
   const std::optional<Config> config = best_config(problem, facts);
   if (!config)
-    return refused(message("finds no tile of fewer than 2^31 for {} bytes of shared memory ({})",
-                           facts.shared_bytes, facts.name));
+    return refused(
+        message("cuts into tiles with {} bytes of shared memory and numbers of 31 bits; {} has none",
+                facts.shared_bytes, problem.pattern().to_string()));
   return proposal_of<MmaExecutor>(problem, device, *config, packed_as, config->seconds);
 }
 

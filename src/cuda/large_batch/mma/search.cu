@@ -116,6 +116,9 @@ class Maker {
     constexpr std::int64_t reserved = 1024;  // of each block, by the driver
     const std::int64_t room = (static_cast<std::int64_t>(gpu_.shared_bytes) + reserved) / blocks - reserved -
                               line_bytes - 2 * table_bytes(1);
+    // Offsets within a tile, and fragments of an (i, j), are counted in 32 bits.
+    constexpr std::int64_t most = std::int64_t{1} << 31;
+    if (p_.a >= most || order_.k_steps() >= most / 64 || p_.b >= most / p_.d / i_count) return false;
     const int in_tile = i_count * run, warps = config.threads / 32 / groups;
     const std::int64_t outputs = std::min<std::int64_t>(p_.b, std::int64_t{m_tiles} * 16);
     const std::int64_t of_row = std::int64_t{groups} * in_tile * line_bytes;
@@ -132,6 +135,7 @@ class Maker {
     } else if (config.shape.has_chunks) {
       return false;
     }
+    if (i_count > 1 ? p_.c >= most / p_.d / i_count : rows >= most / p_.d) return false;
     config.order = order_;
     Arguments& all = config.arguments;
     all.batch = p_.batch;
