@@ -256,7 +256,7 @@ NB_MODULE(_native, module) {
   });
 
   module.attr("__version__") = KRONSPARSE_VERSION;
-  module.attr("library_version") = kronsparse_version();  // of the library that was loaded
+  module.attr("loaded_version") = kronsparse_version();  // of the library that was loaded
   module.def("multiply_into", &multiply_into, "y"_a, "x"_a, "values"_a, "bias"_a, "activation"_a, "layout"_a,
              "operation"_a, "device"_a = "cpu");
   module.def("gradient_into", &gradient_into, "grad_values"_a, "x"_a, "g"_a, "layout"_a, "device"_a = "cpu");

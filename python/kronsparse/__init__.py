@@ -55,9 +55,9 @@ try:
     from kronsparse import loading
 
     loading.refuse_other_copies()
-    from kronsparse._native import __version__, library_version
+    from kronsparse._native import __version__, loaded_version
 
-    loading.compare_versions(__version__, library_version)
+    loading.compare_versions(__version__, loaded_version)
     loading.refuse_other_copies()  # as one that came in the place of the package's own
     from kronsparse import interchange, transforms
     from kronsparse.factorization import Factorization, factorize

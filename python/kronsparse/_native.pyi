@@ -6,7 +6,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 __version__: str
-library_version: str
+loaded_version: str
 
 def multiply_into(
     y: NDArray[Any],

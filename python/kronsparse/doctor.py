@@ -42,7 +42,7 @@ def _findings() -> Iterator[Finding]:
             raise ImportError(why)
         from kronsparse import _native
 
-        loading.compare_versions(_native.__version__, _native.library_version)
+        loading.compare_versions(_native.__version__, _native.loaded_version)
     except ImportError as error:
         yield Finding(
             "native module",

@@ -73,7 +73,7 @@ Buffer random_buffer(std::int64_t elements, DType dtype, Device device) {
   return buffer;
 }
 
-/// What a run reads and writes.
+/// The operands of a run.
 struct TuneOperands {
   TuneOperands(const Problem& problem, Device device)
       : values(random_buffer(has_values(problem) ? problem.chain.nnz() : 0, problem.dtype, device)),

@@ -12,7 +12,7 @@
 
 namespace kronsparse {
 
-/// What one implementation took for a problem with one factor, or for a chain in one pass.
+/// The time of one implementation for a problem with one factor, or for a chain in one pass.
 struct TunedTime {
   std::string implementation;
   double seconds = 0;            ///< of a run with packed values
@@ -28,7 +28,7 @@ struct TunedTime {
 /// Replaces the times of a problem, in this process and, if `keeps`, in the user's file.
 void set_tuned_times(const Problem& problem, Device device, std::vector<TunedTime> times, bool keeps);
 
-/// What files of a device are kept for: its description, and the version of the library.
+/// The key of a device's files: its description, and the version of the library.
 [[nodiscard]] std::string device_key(Device device);
 [[nodiscard]] std::string device_key(const std::string& description, Device device);
 

@@ -63,7 +63,7 @@ struct Turn {
 /// The last eight of what eight does not divide overlap those before them: they are turned once more.
 std::int64_t first_of_eight(std::int64_t at, std::int64_t size) { return std::min(at, size - 8); }
 
-/// What comes next of each row is fetched meanwhile.
+/// The next part of each row is fetched meanwhile.
 void turn_in(const Turn& turn, const Half16* x, Half16* columns) {
   if (turn.samples < 8 || turn.features < 8) {
     for (std::int64_t n = 0; n < turn.samples; ++n) {

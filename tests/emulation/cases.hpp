@@ -23,6 +23,16 @@ inline void pick_operation(Problem& problem, Picker& pick) {
   }
 }
 
+/// Picks a pattern and a batch, until the plain loop that results are compared with takes no longer than
+/// `most_work` products.
+template <class PickPattern, class PickBatch>
+void pick_sizes(Problem& problem, double most_work, const PickPattern& pattern, const PickBatch& batch) {
+  do {
+    problem.chain = pattern();
+    problem.batch = batch();
+  } while (static_cast<double>(problem.pattern().nnz()) * static_cast<double>(problem.batch) > most_work);
+}
+
 /// Picks the addresses and contents of x and y, and when copies arrive.
 inline void pick_surroundings(ProductCase& one, Picker& pick) {
   const int offsets[] = {0, 0, 0, 4, 3};

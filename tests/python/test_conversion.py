@@ -1,25 +1,19 @@
 """Dense layers and models made chains, and dense again; the matrix of a layer; checkpoints in files."""
 
 import copy
-import json
 import math
 import re
-import sys
 
 import pytest
 import torch
 import torch.nn.utils.prune
-from kronsparse.__main__ import main
 from kronsparse.torch import (
     KSLinear,
     LazyMatrix,
     Rule,
     convert,
-    convert_file,
     freeze,
-    load_converted,
     report_of,
-    rules_from_toml,
     to_dense,
 )
 from torch import nn
@@ -459,154 +453,3 @@ def test_a_layer_alone_and_frozen_results():
     layer = convert(nn.Linear(64, 64), "monarch")
     assert isinstance(layer, KSLinear)
     assert freeze(layer.eval()).is_frozen
-
-
-# Files.
-
-
-@pytest.fixture
-def checkpoint(tmp_path):
-    from safetensors.torch import save_file
-
-    model = nn.ModuleDict({"up": nn.Linear(16, 64), "down": nn.Linear(64, 16), "lm_head": nn.Linear(16, 16)})
-    path = tmp_path / "dense.safetensors"
-    save_file({**model.state_dict(), "up.count": torch.tensor(3), "mask": torch.tensor([True])}, path)
-    return model, path
-
-
-def test_a_file_is_converted_as_the_model_is(checkpoint, tmp_path):
-    from safetensors import safe_open
-
-    model, path = checkpoint
-    target = tmp_path / "small.safetensors"
-    report = convert_file(path, "monarch(blocks=4)", target)
-    assert report.chains == {"up": "1x16x4x4*4x4x4x1", "down": "1x4x4x4*4x4x16x1"}
-    with safe_open(target, "pt") as file:
-        names = set(file.keys())
-        assert int(file.get_tensor("up.count")) == 3 and bool(file.get_tensor("mask"))
-        header = json.loads(file.metadata()["kronsparse"])
-    assert header["chains"] == report.chains and header["order"] == "left factor first"
-    assert {"up.factor0", "up.factor1", "up.bias", "lm_head.weight"} < names and "up.weight" not in names
-    same = convert(model, "monarch(blocks=4)")
-    with safe_open(target, "pt") as file:
-        assert torch.equal(file.get_tensor("up.factor0"), same["up"].factor0)
-
-
-def test_converted_files_are_loaded(checkpoint, tmp_path):
-    from safetensors.torch import save_file
-
-    model, _ = checkpoint
-    save_file(model.state_dict(), tmp_path / "dense.safetensors")
-    convert_file(tmp_path / "dense.safetensors", {"up": "low_rank(rank=3)"}, tmp_path / "small.safetensors")
-    loaded = load_converted(copy.deepcopy(model), tmp_path / "small.safetensors")
-    assert torch.equal(loaded["up"].to_dense(), convert(model, {"up": "low_rank(rank=3)"})["up"].to_dense())
-    assert torch.equal(loaded["down"].weight, model["down"].weight)
-    load_converted(loaded, tmp_path / "small.safetensors")  # that has the chains already
-    with pytest.raises(ValueError, match="has no chains in its header"):
-        load_converted(model, tmp_path / "dense.safetensors")
-
-
-def test_transposed_matrices_of_files(tmp_path):
-    from safetensors.torch import save_file
-
-    conv = Conv1D(24, 16)
-    save_file({"c_fc.weight": conv.weight.data, "c_fc.bias": conv.bias.data}, tmp_path / "a.safetensors")
-    report = convert_file(
-        tmp_path / "a.safetensors",
-        {"c_fc": "low_rank(rank=5)"},
-        tmp_path / "b.safetensors",
-        transposed="c_.*",
-    )
-    assert (report.layers[0].rows, report.layers[0].cols) == (24, 16)
-    with pytest.raises(ValueError, match="transposed: 'x' given, must match"):
-        convert_file(tmp_path / "a.safetensors", "monarch", tmp_path / "b.safetensors", transposed="x")
-
-
-def truncated(path):
-    path.write_bytes(path.read_bytes()[:-10])
-
-
-def pickled(path):
-    torch.save({"up.weight": torch.ones(4, 4)}, path)
-
-
-def with_nan(path):
-    from safetensors.torch import load_file, save_file
-
-    tensors = load_file(path)
-    tensors["down.weight"][0, 0] = math.nan
-    save_file(tensors, path)
-
-
-@pytest.mark.parametrize(
-    ("damage", "rules", "words"),
-    [
-        (truncated, "monarch", "is no safetensors file, or is damaged"),
-        (lambda path: path.write_bytes(b"nonsense"), "monarch", "is no safetensors file, or is damaged"),
-        (pickled, "monarch", "looks like one of torch.save"),
-        (with_nan, "monarch", "down.weight: linear: an element of its matrix is not finite"),
-        (lambda path: None, {"wrong": "monarch"}, "matches no linear layer"),
-        (lambda path: None, {"re:lm_head": "monarch"}, "none converts a matrix"),
-        (lambda path: None, [Rule("low_rank(rank=1)", max_error=0.01)], "allows an error of 0.01"),
-    ],
-)
-def test_wrong_files_leave_nothing_behind(checkpoint, damage, rules, words, tmp_path):
-    _, path = checkpoint
-    damage(path)
-    target = tmp_path / "small.safetensors"
-    target.write_bytes(b"as it was")
-    with pytest.raises(ValueError, match=words):
-        convert_file(path, rules, target)
-    assert target.read_bytes() == b"as it was"
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["dense.safetensors", "small.safetensors"]
-
-
-UP = "1x16x4x4*4x4x4x1"
-
-
-def test_the_command(checkpoint, tmp_path, monkeypatch, capsys):
-    _, path = checkpoint
-    rules = tmp_path / "rules.toml"
-    target = tmp_path / "small.safetensors"
-
-    def run(*more):
-        command = ["kronsparse", "convert", str(path), "--rules", str(rules), str(target), *more]
-        monkeypatch.setattr(sys, "argv", command)
-        code = main()
-        return code, *capsys.readouterr()
-
-    rules.write_text('[[rule]]\npattern = ".*"\nchain = "monarch(blocks=4)"\n[[rule]]\nname = "down"\n')
-    code, told, progress = run("--report", str(tmp_path / "report.html"))
-    assert code == 0 and "1 of 3 linear layers are chains" in told and "convert: 1 of 1" in progress
-    assert target.exists() and "1x16x4x4*4x4x4x1" in (tmp_path / "report.html").read_text()
-    (tmp_path / "dense").mkdir()
-    config = tmp_path / "dense" / "config.json"
-    config.write_text('{"model_type": "own"}')
-    assert run("--config", str(config))[0] == 0
-    written = json.loads((tmp_path / "config.json").read_text())
-    assert written["model_type"] == "own" and written["quantization_config"]["chains"] == {"up": UP}
-    target.unlink()
-    for text, words in (
-        ("{", "is no JSON"),
-        ('{"quantization_config": {}}', "must be that of a dense model"),
-    ):
-        config.write_text(text)
-        code, _, error = run("--config", str(config))
-        assert code == 1 and words in error and not target.exists()
-    code, _, error = run("--config", str(tmp_path / "config.json"))
-    assert code == 1 and "lies beside the target" in error and not target.exists()
-    rules.write_text('[[rule]]\nnam = "up"\n')
-    code, _, error = run()
-    assert code == 1 and not target.exists()
-    assert "rules.toml: rules: nam given in rule 1, must be of chain, name" in error
-    rules.write_text("[[rule]\n")
-    assert "kronsparse convert: " in run()[2]
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [("", "nothing given"), ("a = 1", "a given"), ("[[rule]]\npattern = '('", "is no regular expression")],
-)
-def test_wrong_toml(text, words):
-    with pytest.raises(ValueError, match=words):
-        rules_from_toml(text)

@@ -231,7 +231,7 @@ def test_doctor_fails_beside_a_second_copy(copied_library):
 def test_versions_of_the_library_and_the_package_are_compared():
     from kronsparse import _native, loading
 
-    assert _native.library_version == _native.__version__
+    assert _native.loaded_version == _native.__version__
     with pytest.raises(ImportError, match=r"libkronsparse.* is of version 0\.0\.9, must be of 0\.1\.0"):
         loading.compare_versions("0.1.0", "0.0.9")
 

@@ -95,7 +95,7 @@ TEST_F(Tuning, DecidesWhatPlansTake) {
   EXPECT_EQ(plan.implementation(), "reference");
   EXPECT_EQ(plan.predicted_seconds({.size = 64}), 1e-6);
   EXPECT_EQ(predicted_seconds(problem_), 1e-6);
-  // What was not measured comes behind, however little is predicted.
+  // Implementations that were not measured come behind, however little is predicted.
   const std::vector<Candidate> all = candidates(problem_);
   for (std::size_t index = 1; index < all.size() && all[index].refusal.empty(); ++index) {
     EXPECT_FALSE(all[index].is_measured);

@@ -1,4 +1,4 @@
-// What the programs that time configs share: operands, and a clock.
+// Operands and a clock, for the programs that time configs.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -16,7 +16,7 @@ from kronsparse.chains import Pattern
 PROBLEMS = 200
 COUNTS, SIZES, DISTANCES, BATCHES = (1, 128), (2, 4096), (1, 256), (64, 32768)
 MOST_ELEMENTS = 2**30  # of x, of y and of the values
-# Of x, y and values in a half type, so that every dtype has the same problems.
+# Bytes of x, y and values in a half type, so that every dtype has the same problems.
 LEAST_BYTES = 20e6
 _HALF_BYTES = 2
 

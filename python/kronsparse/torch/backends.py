@@ -59,26 +59,22 @@ def by_kernel(x: Tensor, values: Tensor, layout: str) -> Tensor:
 
 
 def by_einsum(x: Tensor, values: Tensor, layout: str) -> Tensor:
-    return _einsum(x, values, Pattern(*values.shape), layout)
+    return _einsum(x, values, "ibcj", Pattern(*values.shape), layout)
 
 
-def _einsum(x: Tensor, values: Tensor, pattern: Pattern, layout: str) -> Tensor:
+def _einsum(x: Tensor, values: Tensor, order: str, pattern: Pattern, layout: str) -> Tensor:
+    """`order` names the dimensions of the values."""
     a, _, c, d = pattern
     if layout == "batch_first":
-        y = torch.einsum("...icj,ibcj->...ibj", x.unflatten(-1, (a, c, d)), values)
+        y = torch.einsum(f"...icj,{order}->...ibj", x.unflatten(-1, (a, c, d)), values)
         return y.flatten(-3)
-    y = torch.einsum("icj...,ibcj->ibj...", x.unflatten(0, (a, c, d)), values)
+    y = torch.einsum(f"icj...,{order}->ibj...", x.unflatten(0, (a, c, d)), values)
     return y.flatten(0, 2)
 
 
 def _einsum_prepared(x: Tensor, blocks: Tensor, pattern: Pattern, layout: str) -> Tensor:
     """With values in the order (a, d, b, c), which einsum's own products read without a permutation."""
-    a, _, c, d = pattern
-    if layout == "batch_first":
-        y = torch.einsum("...icj,ijbc->...ibj", x.unflatten(-1, (a, c, d)), blocks)
-        return y.flatten(-3)
-    y = torch.einsum("icj...,ijbc->ibj...", x.unflatten(0, (a, c, d)), blocks)
-    return y.flatten(0, 2)
+    return _einsum(x, blocks, "ijbc", pattern, layout)
 
 
 def by_bmm(x: Tensor, values: Tensor, layout: str) -> Tensor:

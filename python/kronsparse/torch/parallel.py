@@ -342,7 +342,7 @@ def _local(parameter: Tensor | None) -> Any:
 
 
 def _gathered(values: Tensor) -> Tensor:
-    # What is made of the whole tensor is made by every process alike: so is its gradient.
+    # Every process makes the same from the whole tensor, so its gradient is the same, too.
     return values.full_tensor() if isinstance(values, DTensor) else values
 
 

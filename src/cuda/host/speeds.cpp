@@ -11,8 +11,8 @@
 namespace kronsparse::cuda {
 namespace {
 
-/// What src/cuda/profile measures of L2 on an H200. Not known yet: measured rates of L2 are then not used, as
-/// there is nothing to hold them against.
+/// The rate of L2 that src/cuda/profile measures on an H200. Not known yet: measured rates of L2 are then not
+/// used, as there is nothing to hold them against.
 constexpr double h200_l2 = 0;
 
 /// The H200 of the fits.
@@ -99,7 +99,7 @@ namespace {
 
 double estimated_per_clock(const GpuFacts& facts, Units units) {
   const int cc = facts.compute_capability;
-  // Of tensor cores: data centres' GPUs and Orin, and the others.
+  // The rates of tensor cores: data centres' GPUs and Orin, then the others.
   const bool is_large = cc == 80 || cc == 87 || (cc >= 90 && cc < 120);
   switch (units) {
     case Units::f16:

@@ -42,7 +42,7 @@ void forget_measured_rates();
 /// The copy rate that cost models count with: measured, or as the facts have it.
 [[nodiscard]] double copy_rate(const GpuFacts& facts);
 
-/// What multiplies: the tensor cores' operand, or FMA units in that precision.
+/// The units that multiply: tensor cores by their operand, or FMA units in that precision.
 enum class Units { f16, bf16, tf32, fma32, fma64 };
 
 /// Multiply-adds per clock and multiprocessor, by mma.sync for tensor cores: measured, or else by the

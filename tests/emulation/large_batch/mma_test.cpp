@@ -27,11 +27,12 @@ ProductCase any_case(DType dtype, Mode mode, Layout layout, Picker& pick) {
   problem.dtype = dtype;
   problem.mode = mode;
   problem.layout = layout;
-  constexpr double most_work = 4e5;  // limits the plain loop that results are compared with
-  do {
-    problem.chain = Pattern{pick.of(blocks), pick.of(sizes), pick.of(sizes), pick.of(products)};
-    problem.batch = pick.of(batches);
-  } while (static_cast<double>(problem.pattern().nnz()) * static_cast<double>(problem.batch) > most_work);
+  pick_sizes(
+      problem, 4e5,
+      [&] {
+        return Pattern{pick.of(blocks), pick.of(sizes), pick.of(sizes), pick.of(products)};
+      },
+      [&] { return pick.of(batches); });
   pick_operation(problem, pick);
   pick_strides(problem, pick);
   pick_surroundings(one, pick);

@@ -22,11 +22,12 @@ ProductCase small_batch_case(DType dtype, Picker& pick, const std::int64_t (&row
   Problem& problem = one.problem;
   problem.dtype = dtype;
   problem.layout = Layout::batch_first;
-  constexpr double most_work = 1.5e6;  // limits the plain loop that results are compared with
-  do {
-    problem.chain = Pattern{pick.of(blocks), pick.of(rows), pick.of(terms), pick.of(products)};
-    problem.batch = pick.of(batches);
-  } while (static_cast<double>(problem.pattern().nnz()) * static_cast<double>(problem.batch) > most_work);
+  pick_sizes(
+      problem, 1.5e6,
+      [&] {
+        return Pattern{pick.of(blocks), pick.of(rows), pick.of(terms), pick.of(products)};
+      },
+      [&] { return pick.of(batches); });
   pick_operation(problem, pick);
   pick_strides(problem, pick);
   pick_surroundings(one, pick);

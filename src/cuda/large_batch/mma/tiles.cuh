@@ -21,7 +21,7 @@ inline constexpr int line_units = line_bytes / 16;
 inline constexpr int line_unit_bits = 3;
 inline constexpr int most_threads = 256;
 
-/// What is known to the compiler. Each shape has a kernel.
+/// The numbers that the compiler knows. Each shape has a kernel.
 struct Shape {
   int slots;        ///< tiles of 16 outputs that a warp computes at once
   int blocks;       ///< blocks of most_threads that a multiprocessor has registers for

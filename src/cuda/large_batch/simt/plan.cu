@@ -113,7 +113,7 @@ double seconds_of(const Problem& problem, const Kernel& kernel, const GpuFacts& 
   // Tiles of half types read parts of sectors; on an H200 their arithmetic takes longer than that.
   const bool half = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
   const double sectors = half && batch_first ? repeated_sectors(kernel.j, p.d, problem.dtype) : 1;
-  // Where models are this near to each other and nothing was measured, tensor cores have the benefit of the
+  // If models are this near to each other and nothing was measured, tensor cores have the benefit of the
   // doubt.
   const double doubt = half && facts.compute_capability != 90 ? 1.15 : 1;
   return 10e-6 + doubt * std::max(seconds, sectors * problem.bytes() /
