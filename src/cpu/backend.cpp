@@ -4,6 +4,7 @@
 #include "core/implementation.hpp"
 #include "cpu/amx/amx.hpp"
 #include "cpu/cpu_info.hpp"
+#include "cpu/fused/fused.hpp"
 #include "cpu/memory.hpp"
 #include "cpu/reference.hpp"
 #include "cpu/simd/simd.hpp"
@@ -20,8 +21,17 @@ std::vector<Implementation> cpu_implementations() {
   std::vector<Implementation> all;
   for (const std::span<const Implementation> family : {amx_implementations(), simd_implementations()})
     all.insert(all.end(), family.begin(), family.end());
+  all.push_back(fused_on_cpu());
   all.push_back(reference_implementation());
   return all;
+}
+
+void pack(Device /*device*/, std::span<const PackJob> jobs, Stream stream) {
+  for (const PackJob& job : jobs)
+    if (const auto* chain = dynamic_cast<const ChainExecutor*>(job.executor))
+      chain->pack_chain(job.values, job.packed);
+    else
+      job.executor->pack(*job.values, job.packed, stream);
 }
 
 }  // namespace
@@ -33,11 +43,7 @@ const BackendEntry& cpu_backend() {
                                   .why_unusable = [](int) { return std::string(); },
                                   .implementations = implementations,
                                   .memory = cpu_memory(),
-                                  .pack =
-                                      [](Device, std::span<const PackJob> jobs, Stream stream) {
-                                        for (const PackJob& job : jobs)
-                                          job.executor->pack(*job.values, job.packed, stream);
-                                      }};
+                                  .pack = pack};
   return entry;
 }
 

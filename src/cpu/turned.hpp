@@ -6,25 +6,15 @@
 // pays where d is odd or small and storage has 16 bits, so that x is copied anyway.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 
-#include "core/implementation.hpp"
-#include "cpu/run_operands.hpp"
+#include "cpu/task_executor.hpp"
 
 namespace kronsparse {
 
-/// A driver for batch_last whose work can be done by one thread, with memory that it is lent. Its packed
-/// values lie product by product, (i, j) in order, each in as many bytes.
-class ColumnsDriver : public Executor {
- public:
-  [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
-  [[nodiscard]] virtual std::int64_t tasks() const = 0;
-  virtual void run_tasks(const RunOperands& operands, std::int64_t first, std::int64_t last,
-                         std::byte* scratch) const = 0;
-};
+/// A driver for batch_last. Its packed values lie product by product, (i, j) in order, each in as many bytes.
+class ColumnsDriver : public TaskExecutor {};
 using MakeColumns = std::function<std::unique_ptr<ColumnsDriver>(const Problem&)>;
 
 /// Whether a problem may be turned: products of 16-bit numbers in batch_first, of enough samples.

@@ -19,8 +19,8 @@ enum class Driver : std::uint8_t { rows, columns, gradient };
 /// Samples are tile rows, (k, j) are lanes: batch_first, and batches too small
 /// to fill a vector. Reads X in place where storage allows.
 template <class Real>
-[[nodiscard]] std::unique_ptr<Executor> make_rows(const Problem& problem, const KernelSet<Real>& kernels,
-                                                  std::string_view implementation);
+[[nodiscard]] std::unique_ptr<TaskExecutor> make_rows(const Problem& problem, const KernelSet<Real>& kernels,
+                                                      std::string_view implementation);
 
 /// Outputs k are tile rows, samples are lanes: batch_last, and what is turned into it, which `on_one_thread`
 /// is for.

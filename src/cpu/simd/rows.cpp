@@ -12,7 +12,7 @@ namespace kronsparse::simd {
 namespace {
 
 template <class Real>
-class RowsExecutor final : public Executor {
+class RowsExecutor final : public TaskExecutor {
  public:
   RowsExecutor(const Problem& problem, const KernelSet<Real>& kernels, std::string_view implementation)
       : seconds_alone_(seconds_alone(problem, kernels)) {
@@ -51,6 +51,24 @@ class RowsExecutor final : public Executor {
     }
   }
 
+  [[nodiscard]] std::size_t scratch_bytes() const override { return scratch_bytes_; }
+  [[nodiscard]] std::int64_t tasks() const override {
+    std::int64_t all = 0;
+    for (const auto& part : parts_) all += part.tasks();
+    return all;
+  }
+  void run_tasks(const RunOperands& operands, std::int64_t first, std::int64_t last,
+                 std::byte* scratch) const override {
+    RunOperands of_part = operands;
+    for (const auto& part : parts_) {
+      if (first < part.tasks() && last > 0)
+        part.run(of_part, std::max<std::int64_t>(first, 0), std::min(last, part.tasks()), scratch);
+      first -= part.tasks();
+      last -= part.tasks();
+      of_part.weights = static_cast<const std::byte*>(of_part.weights) + aligned_bytes(part.packed_bytes());
+    }
+  }
+
  private:
   /// Every part begins on a cache line.
   [[nodiscard]] static std::size_t aligned_bytes(std::size_t bytes) {
@@ -66,13 +84,13 @@ class RowsExecutor final : public Executor {
 }  // namespace
 
 template <class Real>
-std::unique_ptr<Executor> make_rows(const Problem& problem, const KernelSet<Real>& kernels,
-                                    std::string_view implementation) {
+std::unique_ptr<TaskExecutor> make_rows(const Problem& problem, const KernelSet<Real>& kernels,
+                                        std::string_view implementation) {
   return std::make_unique<RowsExecutor<Real>>(problem, kernels, implementation);
 }
-template std::unique_ptr<Executor> make_rows<float>(const Problem&, const KernelSet<float>&,
-                                                    std::string_view);
-template std::unique_ptr<Executor> make_rows<double>(const Problem&, const KernelSet<double>&,
-                                                     std::string_view);
+template std::unique_ptr<TaskExecutor> make_rows<float>(const Problem&, const KernelSet<float>&,
+                                                        std::string_view);
+template std::unique_ptr<TaskExecutor> make_rows<double>(const Problem&, const KernelSet<double>&,
+                                                         std::string_view);
 
 }  // namespace kronsparse::simd

@@ -14,6 +14,7 @@
 #include "cpu/packing.hpp"
 #include "cpu/simd/cost.hpp"
 #include "cpu/simd/drivers.hpp"
+#include "cpu/simd/one_thread.hpp"
 #include "cpu/simd/weights.hpp"
 #include "cpu/threads.hpp"
 
@@ -112,7 +113,81 @@ const std::vector<Implementation>& table() {
   return all;
 }
 
+/// The instruction sets of this CPU, widest first.
+const std::vector<const Isa*>& usable_isas() {
+  static const std::vector<const Isa*> usable = [] {
+    std::vector<const Isa*> all;
+    for (const Isa* isa : {
+#if defined(__x86_64__)
+             &isa_avx512, &isa_avx2,
+#endif
+             &isa_baseline})
+      if (isa->usable()) all.push_back(isa);
+    return all;
+  }();
+  return usable;
+}
+
+double seconds_alone_on(const Isa& isa, const Problem& problem) {
+  return is_wide(problem.dtype) ? seconds_alone(problem, *isa.f64) : seconds_alone(problem, *isa.f32);
+}
+
+const Isa& fastest_isa(const Problem& problem) {
+  return **std::ranges::min_element(
+      usable_isas(), {}, [&](const Isa* isa) { return seconds_alone_on(*isa, problem); });
+}
+
+template <class Real>
+std::unique_ptr<TaskExecutor> make_tasks(const Problem& problem, const KernelSet<Real>& kernels,
+                                         std::string_view implementation) {
+  if (driver_of(problem, kernels.lanes) == Driver::rows) return make_rows(problem, kernels, implementation);
+  return make_columns(problem, kernels, implementation, true);
+}
+
+Storage storage_of(DType dtype) { return dtype == DType::f16 ? Storage::f16 : Storage::bf16; }
+
 }  // namespace
+
+double seconds_on_one_thread(const Problem& given) {
+  const Problem problem = with_one_column_as_row(given);
+  return seconds_alone_on(fastest_isa(problem), problem);
+}
+
+std::unique_ptr<TaskExecutor> make_for_one_thread(const Problem& given) {
+  const Problem problem = with_one_column_as_row(given);
+  const Isa& isa = fastest_isa(problem);
+  return is_wide(problem.dtype) ? make_tasks(problem, *isa.f64, isa.name)
+                                : make_tasks(problem, *isa.f32, isa.name);
+}
+
+void widen(const void* from, DType dtype, float* to, std::int64_t count) {
+  usable_isas().front()->f32->widen(from, storage_of(dtype), to, count);
+}
+
+void narrow(float* from, DType dtype, void* to, std::int64_t count) {
+  const KernelSet<float>& kernels = *usable_isas().front()->f32;
+  constexpr std::int64_t most = std::int64_t{1} << 20;  // rows are counted in ints
+  FinishArgs<float> finish{};
+  finish.rows = 1;
+  finish.storage = storage_of(dtype);
+  finish.unit = 1;
+  finish.unit_stride = 1;
+  auto* out = static_cast<std::uint16_t*>(to);
+  while (count > 0) {
+    // Whole vectors, then the lanes that are left.
+    const bool is_whole = count >= kernels.lanes;
+    finish.lanes_valid = static_cast<int>(is_whole ? std::min(count, most) / kernels.lanes * kernels.lanes : count);
+    finish.row_length = is_whole ? finish.lanes_valid : kernels.lanes;
+    finish.piece = finish.row_length;
+    finish.tile = from;
+    finish.out = out;
+    kernels.finish(finish);
+    from += finish.lanes_valid;
+    out += finish.lanes_valid;
+    count -= finish.lanes_valid;
+  }
+}
+
 }  // namespace simd
 
 std::span<const Implementation> simd_implementations() { return simd::table(); }
