@@ -8,8 +8,8 @@ import pytest
 from bench_helpers import row, run_record, write
 from kronsparse.bench import report
 from kronsparse.bench.__main__ import main
-from kronsparse.bench.number_tables import TABLES
 from kronsparse.bench.numbers import filled
+from kronsparse.bench.reporting.number_tables import TABLES
 
 SOURCE = Path(os.environ.get("KRONSPARSE_SOURCE", Path(__file__).parents[2]))
 needs_results = pytest.mark.skipif(

@@ -5,18 +5,18 @@ import math
 import pytest
 import torch
 from bench_helpers import row, run_in_process, run_record, write
-from kronsparse.bench import answers, random_suite
 from kronsparse.bench.__main__ import main
-from kronsparse.bench.answers import Checker
-from kronsparse.bench.arena import Arena, draw_values
-from kronsparse.bench.dataset import collect
-from kronsparse.bench.devices import CpuDevice
-from kronsparse.bench.problems import Problem
-from kronsparse.bench.random_section import percentile
-from kronsparse.bench.random_suite import random_cases
+from kronsparse.bench.measuring import answers
+from kronsparse.bench.measuring.answers import Checker
+from kronsparse.bench.measuring.arena import Arena, draw_values
+from kronsparse.bench.measuring.devices import CpuDevice
+from kronsparse.bench.problems.problem import Problem, random_suite
+from kronsparse.bench.problems.random_suite import random_cases
+from kronsparse.bench.problems.suites import SUITES
 from kronsparse.bench.report import build
-from kronsparse.bench.suites import SUITES
-from kronsparse.bench.verdict import summary
+from kronsparse.bench.reporting.random_section import percentile
+from kronsparse.bench.reporting.verdict import summary
+from kronsparse.bench.results.dataset import collect
 from kronsparse.chains import Pattern
 
 
@@ -26,7 +26,7 @@ def small(monkeypatch):
     for name, bounds in (("COUNTS", (1, 4)), ("SIZES", (2, 9)), ("DISTANCES", (1, 5)), ("BATCHES", (4, 9))):
         monkeypatch.setattr(random_suite, name, bounds)
     monkeypatch.setattr(random_suite, "LEAST_BYTES", 100)
-    monkeypatch.setattr("kronsparse.bench.ceilings._CPU_SIZES", (16, 1 << 12))
+    monkeypatch.setattr("kronsparse.bench.measuring.ceilings._CPU_SIZES", (16, 1 << 12))
 
 
 def test_a_seed_gives_the_same_problems_everywhere():

@@ -12,15 +12,16 @@ from pathlib import Path
 
 import pytest
 from bench_helpers import row, run_record, write
-from kronsparse.bench import head_section, paper, paper_sections, report
+from kronsparse.bench import report
 from kronsparse.bench.__main__ import main
-from kronsparse.bench.dataset import both_layouts, collect, halves_over_f32
-from kronsparse.bench.document import to_html, to_markdown
-from kronsparse.bench.plots import Box
-from kronsparse.bench.results import read_files
-from kronsparse.bench.statistics import log_regression, median, wins
-from kronsparse.bench.suites import SUITES
-from kronsparse.bench.verdict import summary
+from kronsparse.bench.problems.suites import SUITES
+from kronsparse.bench.reporting import head_section, paper, paper_sections
+from kronsparse.bench.reporting.document import to_html, to_markdown
+from kronsparse.bench.reporting.plots import Box
+from kronsparse.bench.reporting.verdict import summary
+from kronsparse.bench.results.dataset import both_layouts, collect, halves_over_f32
+from kronsparse.bench.results.rows import read_files
+from kronsparse.bench.results.statistics import log_regression, median, wins
 from kronsparse.chains import Pattern
 
 SOURCE = Path(os.environ.get("KRONSPARSE_SOURCE", Path(__file__).parents[2]))

@@ -34,7 +34,7 @@ CONTINUED = ("run", "regret", "models")
 
 def stopped(command: str, given: Sequence[str]) -> str:
     """What to tell who stopped a command: how to go on, or where the rows are."""
-    from kronsparse.bench.results import Results
+    from kronsparse.bench.results.rows import Results
 
     path = Results.last_written
     if path is None:
