@@ -10,7 +10,8 @@ from kronsparse.bench.measuring import answers
 from kronsparse.bench.measuring.answers import Checker
 from kronsparse.bench.measuring.arena import Arena, draw_values
 from kronsparse.bench.measuring.devices import CpuDevice
-from kronsparse.bench.problems.problem import Problem, random_suite
+from kronsparse.bench.problems import random_suite
+from kronsparse.bench.problems.problem import Problem
 from kronsparse.bench.problems.random_suite import random_cases
 from kronsparse.bench.problems.suites import SUITES
 from kronsparse.bench.report import build

@@ -9,7 +9,8 @@ from bench_helpers import CEILINGS
 from kronsparse.bench.measuring.devices import CpuDevice
 from kronsparse.bench.measuring.sweep import plan_problems
 from kronsparse.bench.options import duration
-from kronsparse.bench.problems.problem import Problem, suites
+from kronsparse.bench.problems import suites
+from kronsparse.bench.problems.problem import Problem
 from kronsparse.bench.problems.suites import SUITES, find_suite, representative
 from kronsparse.chains import Pattern
 
