@@ -201,7 +201,10 @@ def test_buffers_are_rotated_beyond_the_cache(pretended):
     assert abs(float(operands[0][0].std()) - 1) < 0.1  # standard normal
     library = SimpleNamespace(plan=None, predict=None)
     rows = hold_contest(Table(arena, CEILINGS, library), problem, ["bmm", "strided"])
-    assert min(row["runs"] for row in rows if row["status"] == "ok") >= 10
+    runs = {}  # of each family's fastest spelling; others keep the time of their trial
+    for found in rows:
+        runs[found["contender"]] = max(runs.get(found["contender"], 0), found.get("runs", 0))
+    assert min(runs[name] for name in ("bmm", "strided")) >= 10
 
 
 def test_ours_runs_on_the_stream_of_the_moment(pretended, monkeypatch):

@@ -21,11 +21,10 @@ from pathlib import Path
 
 from kronsparse.bench.options import percentage
 from kronsparse.bench.reporting.document import Table, markdown_table
-from kronsparse.bench.reporting.random_section import percentile
 from kronsparse.bench.reporting.verdict import machine_line
 from kronsparse.bench.results.dataset import family_of, latest, mode_of
 from kronsparse.bench.results.rows import OURS, Row, device_of, last_run, read_rows
-from kronsparse.bench.results.statistics import median
+from kronsparse.bench.results.statistics import median, percentile
 
 NOISE_PERCENT = 3.0
 MOST_NOISE = 0.25  # times that differ by more are for nobody to compare

@@ -104,21 +104,26 @@ h1 { font-size: 1.7rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; border-bo
 nav { columns: 3 16rem; } nav a { display: block; }
 table { border-collapse: collapse; margin: 1rem 0 .3rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .2rem .6rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
+.left { text-align: left; } td.long { white-space: normal; min-width: 16rem; }
 th { border-bottom: 2px solid #444; cursor: pointer; white-space: normal; vertical-align: bottom; }
 th:focus { outline: 2px solid #0072b2; }
 th[aria-sort=ascending]::after { content: " \\25B4"; } th[aria-sort=descending]::after { content: " \\25BE"; }
 .wide { overflow-x: auto; } .caption, figcaption { color: #444; font-size: .9rem; margin-bottom: 1rem; }
-figure { display: inline-block; margin: 1rem 1rem 1rem 0; max-width: 100%; }
+figure { display: inline-block; margin: 1rem 1rem 1rem 0; max-width: 100%; vertical-align: top; }
+figcaption { width: 0; min-width: 100%; }
 .plot { overflow-x: auto; }
 .warning { background: #fff3cd; border-left: 4px solid #d55e00; padding: .4rem .8rem; font-weight: 600; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .8rem; }
 .figures div { border: 1px solid #ccc; padding: .5rem .7rem; font-size: .85rem; color: #444; }
 .figures b { display: block; font-size: 1.6rem; color: #0072b2; }
 code { background: #f2f2f2; padding: 0 .2rem; }
+@page { size: A4 landscape; margin: 12mm; }
 @media print {
-  body { margin: 0; max-width: none; font-size: 10pt; } nav, summary { display: none; }
-  section, figure, tr { break-inside: avoid; } h2 { break-after: avoid; }
+  body { margin: 0; max-width: none; font-size: 10pt; padding: 0; } nav, summary { display: none; }
+  figure, tr, .figures { break-inside: avoid; } h2 { break-after: avoid; margin-top: 1.5rem; }
+  table { font-size: 8pt; } th, td { padding: .1rem .35rem; } th, td { white-space: normal; }
+  th:first-child, td:first-child { min-width: 9rem; }
+  .wide, .plot { overflow: visible; } .plot { zoom: .85; }
   details:not([open]) { display: none; }
 }
 """
@@ -162,9 +167,31 @@ def anchor(title: str) -> str:
     return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
+_LONG = 40  # characters
+
+
+def _is_text(cells: Sequence[str]) -> bool:
+    """Whether a column holds words, but for a few cells; numbers stand at the right."""
+    told = [cell for cell in cells if cell not in ("", "-")]
+    return 2 * sum(bool(re.match(r"[^\d\W]|\[|`", cell)) for cell in told) > len(told)
+
+
+def _kind(cells: Sequence[str]) -> str:
+    """The classes of a column after the first: words stand at the left, long ones in several lines."""
+    if not _is_text(cells):
+        return ""
+    return ' class="left long"' if max(map(len, cells)) > _LONG else ' class="left"'
+
+
 def _html_table(table: Table) -> str:
-    head = "".join(f'<th tabindex="0">{_text(cell)}</th>' for cell in table.headers)
-    rows = ("".join(f"<td>{_text(cell)}</td>" for cell in row) for row in table.rows)
+    columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.headers)
+    kinds = [_kind(cells) if at else ' class="left"' for at, cells in enumerate(columns)]
+    heads = zip(table.headers, kinds, strict=True)
+    head = "".join(f'<th tabindex="0"{kind}>{_text(cell)}</th>' for cell, kind in heads)
+    rows = (
+        "".join(f"<td{kind}>{_text(cell)}</td>" for cell, kind in zip(row, kinds, strict=True))
+        for row in table.rows
+    )
     body = "\n".join(f"<tr>{row}</tr>" for row in rows)
     caption = f'<p class="caption">{_text(table.caption)}</p>' if table.caption else ""
     whole = (

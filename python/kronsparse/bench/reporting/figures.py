@@ -13,11 +13,13 @@ from typing import Any
 from bokeh.embed import json_item  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from bokeh.layouts import column, row  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from bokeh.models import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    BasicTickFormatter,
     CDSView,
     CheckboxButtonGroup,
     ColumnDataSource,
     CustomJS,
     CustomJSFilter,
+    CustomJSTicker,
     Div,
     FactorRange,
     HoverTool,
@@ -33,7 +35,28 @@ from bokeh.resources import Resources  # type: ignore[import-not-found,import-un
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 TOOLS = "pan,wheel_zoom,box_zoom,reset,save"
 CHOICES_OF_D = ("all", "1", "2 to 7", "8 to 31", "32 and more")
-_NARROW, _PER_FACTOR = 420, 15
+_NARROW, _PER_FACTOR = 520, 15  # two of them fit beside each other
+_WIDE = 1060
+# Ticks of a logarithmic axis, few enough to be read: 1, 2, 5, 10 over decades, more of them over less, and
+# equal steps where the axis is nearly linear.
+_TICKS = """
+const {start, end} = cb_data, ratio = end / start, ticks = [];
+if (!(start > 0 && ratio > 1)) return ticks;
+if (ratio < 2.5) {
+  const rough = (end - start) / 6, power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find(one => one * power >= rough);
+  for (let at = Math.ceil(start / step); at * step <= end; at++)
+    ticks.push(Number((at * step).toPrecision(6)));
+  return ticks;
+}
+const digits = ratio > 1e4 ? [1] : ratio > 12 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 8];
+for (let power = Math.floor(Math.log10(start)); power <= Math.log10(end); power++)
+  for (const digit of digits) {
+    const value = Number((digit * 10 ** power).toPrecision(6));
+    if (value >= start && value <= end) ticks.push(value);
+  }
+return ticks;
+"""
 
 
 def _colour(place: int) -> str:
@@ -41,11 +64,20 @@ def _colour(place: int) -> str:
 
 
 def _figure(title: str, width: int, y_label: str, **options: Any) -> Any:
+    width = max(width, 90 + int(7.5 * len(title)))  # a title is never cut off
     plot = figure(title=title, width=width, height=340, tools=TOOLS, toolbar_location="right", **options)
     plot.toolbar.autohide = True
     plot.yaxis.axis_label = y_label
+    plot.yaxis.minor_tick_line_color = None
     plot.title.text_font_size = "13px"
     return plot
+
+
+def _tell_numbers(axis: Any) -> None:
+    """Plain numbers along a logarithmic axis, close enough that one can read between them."""
+    axis.formatter = BasicTickFormatter(use_scientific=False)
+    axis.minor_tick_line_color = None
+    axis.ticker = CustomJSTicker(major_code=_TICKS)
 
 
 def _add_legend(plot: Any, glyphs: Mapping[str, Any]) -> None:
@@ -77,6 +109,8 @@ def _factored(
         plot.xaxis.major_label_text_font_size = "0px"
         plot.xaxis.major_tick_line_color = None
         plot.xaxis.group_label_orientation = 0.7
+        plot.xaxis.group_text_font_style = "normal"
+        plot.xaxis.separator_line_color = None
     plot.xgrid.grid_line_color = None
     return plot, places
 
@@ -116,6 +150,8 @@ def box_figure(
         told = [("", "@name @group"), ("median", "@median{0.000}"), ("quartiles", "@q1{0.000} to @q3{0.000}")]
         told += [("5 to 95 %", "@low{0.000} to @high{0.000}"), ("values", "@number")]
         plot.add_tools(HoverTool(renderers=[glyphs[name], stems], tooltips=told))
+    if log:
+        _tell_numbers(plot.yaxis)
     _add_reference(plot, reference)
     _add_legend(plot, glyphs)
     return plot
@@ -185,8 +221,10 @@ def roofline_figure(points: Mapping[str, Sequence[Any]], title: str) -> Any:
     d_choice = Select(options=list(CHOICES_OF_D), value="all", width=110)
     given = {"dtypes": dtype_buttons, "layouts": layout_buttons, "ds": d_choice}
     view = CDSView(filter=CustomJSFilter(args=given, code=_SHOWN))
-    plot = _figure(title, 860, "time / floor", x_axis_type="log", y_axis_type="log")
+    plot = _figure(title, _WIDE, "time / floor", x_axis_type="log", y_axis_type="log")
     plot.height = 440
+    _tell_numbers(plot.xaxis)
+    _tell_numbers(plot.yaxis)
     plot.xaxis.axis_label = "flops per byte of x, y and values"
     dots = plot.scatter(
         "intensity",

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from kronsparse.bench.reporting.document import Block, Figures, Plot, Section, Table
-from kronsparse.bench.reporting.random_section import implementation
 from kronsparse.bench.results.dataset import Measured, kinds, of_kind
 from kronsparse.bench.results.rows import Row, device_of, is_cpu, last_run
 from kronsparse.bench.results.statistics import median, wins
@@ -96,7 +95,7 @@ def _points(measured: Sequence[Measured]) -> dict[str, list[Any]]:
                 "intensity": round(row["flops"] / row["bytes"], 3),
                 "floors": round(one.over_floor(mode), 4),
                 "ms": round(1e3 * ours, 5),
-                "kernel": implementation(one, mode),
+                "kernel": one.implementation(mode),
                 "rival": one.winner if rival < math.inf else "none",
                 "speedup": round(rival / ours, 3) if rival < math.inf else 0.0,
                 "commit": row.get("commit", ""),

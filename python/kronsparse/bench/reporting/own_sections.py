@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kronsparse.bench.reporting.document import Section, Table
 from kronsparse.bench.reporting.plots import Box, drawn
-from kronsparse.bench.reporting.verdict import RIVALS, ceilings_text, losses, machine_text
+from kronsparse.bench.reporting.verdict import PLAIN_FLOOR, RIVALS, ceilings_text, losses, machine_text
 from kronsparse.bench.results.dataset import Measured, of_kind
 from kronsparse.bench.results.rows import OURS, Row
 from kronsparse.bench.results.statistics import median, rank_correlation, wins
@@ -15,6 +15,17 @@ from kronsparse.bench.results.targets import ANYONE, EAGER
 from kronsparse.checks import LAYOUTS
 
 _VIRTUAL = (EAGER, ANYONE)
+
+
+def _machines(runs: Sequence[Row]) -> list[str]:
+    """Each machine with its versions, once, with all the commits that were measured there."""
+    found: dict[str, list[Row]] = {}
+    for run in runs:
+        found.setdefault(machine_text(run, ["..."]), []).append(run)
+    return [
+        machine_text(alike[0], list(dict.fromkeys(run["commit"] for run in alike)))
+        for alike in found.values()
+    ]
 
 
 def overview(rows: Sequence[Row], measured: Sequence[Measured], kinds: Sequence[tuple[str, str]]) -> Section:
@@ -42,7 +53,7 @@ def overview(rows: Sequence[Row], measured: Sequence[Measured], kinds: Sequence[
         headers += [f"faster than {name}", "median speed-up"]
     runs = [row for row in rows if row.get("record") == "run"]
     ceilings = [text for text in map(ceilings_text, runs) if text]
-    machines = [*dict.fromkeys(map(machine_text, runs)), *(f"Ceilings: {text}." for text in ceilings[-1:])]
+    machines = [*_machines(runs), *(f"Ceilings: {text}." for text in ceilings[-1:])]
     caption = (
         "The floor is max(bytes of x, y and weights / copy rate, flops / GEMM rate of the dtype), both rates "
         "PyTorch's own in the same run. Bmm, einsum and dense stand for the fastest of them that was timed, "
@@ -66,7 +77,7 @@ def floor_distance(measured: Sequence[Measured], kinds: Sequence[tuple[str, str]
                     series.setdefault(layout, {})[name] = floors
         if series:
             title = f"Time / floor, {dtype} {mode}".strip()
-            caption = "The dashed line is the floor; f32 on tensor cores can pass it."
+            caption = f"The dashed line is the floor. {PLAIN_FLOOR if mode == 'fp32' else ''}".strip()
             plots.append(drawn(series, title, "contender", "time / floor", caption))
     return Section("Distance to the floor", plots)
 
@@ -88,7 +99,7 @@ def where_we_lose(measured: Sequence[Measured], kinds: Sequence[tuple[str, str]]
                 )
     told = f"On {len(rows)} of {sum(len(of_kind(measured, *kind)) for kind in kinds)} problems."
     headers = ["problem", "their time / ours", "faster", "ours / floor", "theirs / floor"]
-    return Section("Where we lose", [told, Table(headers, rows)] if rows else ["Nowhere."])
+    return Section("Where we lose", [told, Table(headers, rows, PLAIN_FLOOR)] if rows else ["Nowhere."])
 
 
 def predictions(measured: Sequence[Measured], kinds: Sequence[tuple[str, str]]) -> Section | None:
@@ -140,4 +151,4 @@ def every_problem(measured: Sequence[Measured], kinds: Sequence[tuple[str, str]]
             row = one.best_rows[f"{OURS} {mode}".strip()]
             rows.append([*cells, row.get("implementation", ""), row.get("commit", "")])
     headers = ["problem", "h", "floor ms", "ours ms", "ours / floor", *names, "implementation", "commit"]
-    return Section("Every problem, times over the floor", [Table(headers, rows, folded=True)])
+    return Section("Every problem, times over the floor", [PLAIN_FLOOR, Table(headers, rows, folded=True)])

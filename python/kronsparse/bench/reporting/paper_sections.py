@@ -155,7 +155,7 @@ def sparsity_bins(measured: Sequence[Measured], dtype: str, mode: str) -> Sectio
     for bin_, mine in _by_sparsity(pairs):
         share, factor, count = _of_ours(wins((ours, theirs) for ours, theirs, _ in mine))
         correlation = log_correlation(
-            [(one.pattern.h, theirs / ours) for ours, theirs, one in mine if ours < math.inf]
+            [(one.pattern.h, theirs / ours) for ours, theirs, one in mine if max(ours, theirs) < math.inf]
         )
         told = [*_of_paper(bin_.wins), f"{bin_.correlation:.2f}", str(bin_.patterns)] if is_published else []
         mine_told = [share, factor, "-" if correlation is None else f"{correlation:.2f}", count]

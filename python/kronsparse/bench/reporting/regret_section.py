@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kronsparse.bench.reporting.document import Section, Table
-from kronsparse.bench.reporting.random_section import judged, percentile
+from kronsparse.bench.reporting.exam_section import judged
 from kronsparse.bench.results.rows import Row, is_cpu, last_run
-from kronsparse.bench.results.statistics import median
+from kronsparse.bench.results.statistics import median, percentile
 from kronsparse.bench.results.targets import REGRET_MEDIAN, REGRET_P95
 
 WORST_SHOWN = 10

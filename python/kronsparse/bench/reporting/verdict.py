@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from kronsparse.bench.reporting.document import Document, Section, Table, to_markdown
+from kronsparse.bench.reporting.exam_section import grid_section, random_section
 from kronsparse.bench.reporting.layer_table import training
-from kronsparse.bench.reporting.random_section import random_section
 from kronsparse.bench.results.dataset import Measured, collect, halves_over_f32, kinds, latest, of_kind
 from kronsparse.bench.results.rows import OURS, Row, device_of, is_cpu, last_run
 from kronsparse.bench.results.statistics import median, wins
@@ -32,6 +32,8 @@ _LOSSES_TO = (
     *("compiled", "compiled-einsum", "ksmm"),
 )
 WORST_SHOWN = 8
+# Tells which floor it is; the exams have another.
+PLAIN_FLOOR = "The floor of f32 is by the rate of PyTorch's f32 GEMM, no tensor cores: ours can be below it."
 
 
 def ceilings_text(run: Row) -> str:
@@ -51,12 +53,12 @@ def machine_line(run: Row) -> str:
     return "; ".join(filter(None, (machine_text(run), ceilings_text(run))))
 
 
-def machine_text(run: Row) -> str:
-    """The machine and the versions of a run."""
+def machine_text(run: Row, commits: Sequence[str] = ()) -> str:
+    """The machine and the versions of a run, or of runs at several commits."""
     versions, hardware = run["versions"], run["machine"]
     driver = hardware.get("nvidia_smi", {}).get("driver_version", "")
     where = f"{device_of(run)}{f', driver {driver}' if driver else ''}"
-    made_with = f"kronsparse {versions['kronsparse']} ({run['commit']})"
+    made_with = f"kronsparse {versions['kronsparse']} ({', '.join(commits or [run['commit']])})"
     with_torch = f", torch {versions['torch']}" if "torch" in versions else ""
     return f"{where}; {made_with}{with_torch}"
 
@@ -119,7 +121,7 @@ def _section(kind: tuple[str, str, str], ones: Sequence[Measured], target: Targe
     headers = ["", "patterns", "median time / floor", "ours wins", "median speed-up", "least"]
     worst = ", ".join(f"{pattern} {ratio:.2f}" for ratio, pattern in floors[:WORST_SHOWN])
     blocks: list[str | Table] = [
-        Table(headers, [own, *(row for row in rivals if row)]),
+        Table(headers, [own, *(row for row in rivals if row)], PLAIN_FLOOR if mode == "fp32" else ""),
         _implementations(ones, mode),
         f"Furthest from the floor: {worst}.",
     ]
@@ -217,7 +219,7 @@ def summary(rows: Sequence[Row]) -> list[str]:
     failures = [text for one in everything for text in one.failures]
     measured = [one for one in everything if one.seed is None]
     sections = [
-        *filter(None, [random_section(rows, everything)]),
+        *filter(None, [grid_section(rows, measured), random_section(rows, everything)]),
         *target_sections(rows, measured),
         *small_sections(rows),
         *filter(None, [training(rows)]),

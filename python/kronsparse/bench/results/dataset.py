@@ -74,6 +74,14 @@ class Measured:
         is_known = mode == "fp32" and math.isfinite(self.tensor_floor_s)
         return self.tensor_floor_s if is_known else self.floor_s
 
+    def has_tensor_floor(self, mode: str) -> bool:
+        """Whether that floor is known: older files did not measure the TF32 rate."""
+        return mode != "fp32" or math.isfinite(self.tensor_floor_s)
+
+    def implementation(self, mode: str) -> str:
+        """The kernel that ran."""
+        return str(self.best_rows[f"{OURS} {mode}".strip()].get("implementation", ""))
+
     def over_floor(self, mode: str) -> float:
         """Time of ours in that floor."""
         return self.ours[mode] / self.floor_of(mode)

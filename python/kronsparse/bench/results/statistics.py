@@ -57,6 +57,15 @@ def median(values: Sequence[float]) -> float:
     return (ordered[middle - 1] + ordered[middle]) / 2
 
 
+def percentile(values: Sequence[float], percent: float) -> float:
+    """So many percent of the values are at most this; infinite ones are larger than all others.
+
+    >>> percentile([1.0, 2.0, 3.0, float("inf")], 50)
+    2.0
+    """
+    return float(np.percentile(values, percent, method="inverted_cdf"))
+
+
 def log_correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
     """Pearson's, of the logarithms; nothing where one of the two does not vary."""
     if len(pairs) < 3:
