@@ -528,6 +528,22 @@ def test_compare_does_not_fail_on_noise(tmp_path, capsys, noise, commit, code, t
         assert main(["compare", first, second, "--noise", "3"]) == 1
 
 
+@pytest.mark.parametrize(("slow", "ratio", "code"), [(2, 1.2, 0), (2, 1.5, 1), (12, 1.2, 1)])
+def test_compare_takes_a_few_outliers_for_noise(tmp_path, capsys, slow, ratio, code):
+    files = []
+    for name in ("a", "b"):
+        rows = [run_record(commit=name)]
+        for at in range(100):
+            is_after = name == "b"
+            ours = ratio if is_after and at < slow else 1.0
+            rows.append(row(f"{at + 1}x4x4x2", "kronsparse", ours))
+            rows.append(row(f"{at + 1}x4x4x2", "bmm", 1.25 if is_after and at in (7, 70) else 1.0))
+        files.append(write(tmp_path / name, rows))
+    assert main(["compare", *files]) == code
+    printed = capsys.readouterr().out
+    assert f"{slow} slower" in printed and ("rivals that have not changed: noise" in printed) == (code == 0)
+
+
 def test_compare_allows_for_a_slower_machine(tmp_path, capsys):
     first = with_rivals(1.0, 1.0, commit="a")
     slower = [

@@ -7,6 +7,7 @@ for small batches), `energy`, `done` (contenders of a problem that need not be r
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Iterable
@@ -46,7 +47,12 @@ def _missing(row: Row) -> list[str]:
 def read_rows(path: Path) -> list[Row]:
     """The records of a file. Of a killed run's last line a part may be left, at the end of the file or before
     the run that went on; anything else that is no record is refused."""
-    text = path.read_text()
+    if path.is_dir() or path.is_char_device() or path.is_block_device():  # a device may have no end
+        raise ValueError(f"{path}: a folder or a device, must be a file")
+    try:
+        text = path.read_text()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: no results file: it holds bytes that are no text") from None
     found = [_record(line) for line in text.splitlines()]
     for number, row in enumerate(found, 1):
         if row is not None:
@@ -125,6 +131,9 @@ class Results:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        existing = path if path.exists() else path.parent
+        if not os.access(existing, os.W_OK):  # before minutes are spent
+            raise PermissionError(f"--output {path}: {existing} cannot be written")
         self.rows: list[Row] = read_rows(path) if path.exists() else []
         # The end of a line that was cut off. It goes into the file with the first record: should this run
         # be refused, the file stays as it was, and can be read.
