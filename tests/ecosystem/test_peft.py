@@ -303,7 +303,7 @@ def test_variants_that_need_the_matrix_are_refused(small):
 @pytest.mark.parametrize("copied", [True, False])
 def test_the_benchmark_compares_before_it_times(copied, tmp_path, capsys):
     from kronsparse.bench.__main__ import main
-    from kronsparse.bench.results import read_files
+    from kronsparse.bench.results.rows import read_files
 
     path = tmp_path / "peft.jsonl"
     command = ["peft", "--device", "cpu", "--size", "tiny", "--tokens", "8", "--runs", "1"]
@@ -317,7 +317,7 @@ def test_the_benchmark_compares_before_it_times(copied, tmp_path, capsys):
 
 
 def test_copies_compute_what_peft_does():
-    from kronsparse.bench.peft_contenders import CopiedBoft
+    from kronsparse.bench.networks.peft_contenders import CopiedBoft
 
     for factors in (1, 2, 3):
         theirs = peft.get_peft_model(Small(), boft(factors, 4))

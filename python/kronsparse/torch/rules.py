@@ -245,7 +245,7 @@ def _share(share: float, whole: int) -> int:
 
 def _advised(rows: int, cols: int, most: int, rank: int, predict: Predict | None) -> Chain:
     """The fastest chain within a budget, of those that can be factorised and use half of it at least."""
-    from kronsparse.bench.proposals import proposals
+    from kronsparse.bench.problems.proposals import proposals
 
     found = [
         one
