@@ -181,8 +181,8 @@ class KSLinearLora(lora.Linear):  # type: ignore[misc,unused-ignore]
             return super().resolve_lora_variant(*args, **kwargs)
         except ValueError as error:
             raise ValueError(
-                f"config: {error}; a KSLinear takes LoRA and rsLoRA alone: DoRA and others read or change the "
-                "matrix of the layer, which is a product of factors"
+                f"config: {error}; a KSLinear takes LoRA and rsLoRA alone: DoRA and others read or change "
+                "the matrix of the layer, which is a product of factors"
             ) from None
 
     def merge(self, safe_merge: bool = False, adapter_names: list[str] | None = None) -> None:

@@ -142,7 +142,11 @@ class _SwapAndMultiply(torch.autograd.Function):
         saved = ctx.saved_tensors
         needs = ctx.needs_input_grad[:1] + ctx.needs_input_grad[2:]
         again = torch.is_grad_enabled()  # gradients of gradients are asked for
-        inputs = saved if again else [one.detach().requires_grad_(need) for one, need in zip(saved, needs, strict=True)]
+        inputs = (
+            saved
+            if again
+            else [one.detach().requires_grad_(need) for one, need in zip(saved, needs, strict=True)]
+        )
         device, dtype, enabled = ctx.autocast
         with torch.enable_grad(), torch.autocast(device, dtype, enabled):
             y = _multiply(_swapped(inputs[0], ctx.swap), inputs[1:])
