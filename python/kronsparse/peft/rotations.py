@@ -116,7 +116,8 @@ def rotate_back(x: Tensor, blocks: Tensor) -> Tensor:
 
 def _swapped(x: Tensor, sizes: tuple[int, int, int]) -> Tensor:
     """Features, of these three sizes, with the last two in each other's place."""
-    return x.unflatten(-1, sizes).transpose(-1, -2).flatten(-3)
+    swapped: Tensor = x.unflatten(-1, sizes).transpose(-1, -2).flatten(-3)
+    return swapped
 
 
 def _multiply(x: Tensor, factors: Sequence[Tensor]) -> Tensor:

@@ -9,6 +9,7 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -155,9 +156,7 @@ def write(
         for file, entries in files.items():
             place = target if index is None else target.with_name(file)
             with _part(place, parts) as stream:
-                _write_file(
-                    stream, entries, metadata[file], lambda number, file=file: tensor_of(file, number)
-                )
+                _write_file(stream, entries, metadata[file], partial(tensor_of, file))
         if index is not None:
             with _part(target, parts) as stream:
                 stream.write(json.dumps(_new_index(index, files), indent=2).encode() + b"\n")
