@@ -28,6 +28,18 @@ COMMANDS = {
 }
 
 
+def lacking(error: ModuleNotFoundError) -> str:
+    """What to do about a package that is not installed.
+
+    >>> lacking(ModuleNotFoundError("No module named 'bokeh'", name="bokeh"))
+    "No module named 'bokeh': pip install bokeh"
+    """
+    remedy = f"pip install {error.name}" if error.name else "install what it needs"
+    if error.name == "torch":
+        remedy += ", then install kronsparse again, so that torch's operators are built"
+    return f"{error}: {remedy}"
+
+
 # Those that go on in a file where they were stopped.
 CONTINUED = ("run", "regret", "models")
 
@@ -57,10 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             try:
                 module = importlib.import_module(f"kronsparse.bench.{module_name}")
             except ModuleNotFoundError as error:
-                remedy = f"pip install {error.name}" if error.name else "install what it needs"
-                if error.name == "torch":
-                    remedy += ", then install kronsparse again, so that torch's operators are built"
-                print(f"kronsparse-bench {name}: {error}: {remedy}", file=sys.stderr)
+                print(f"kronsparse-bench {name}: {lacking(error)}", file=sys.stderr)
                 return 1
             command = commands.add_parser(
                 name,
@@ -75,7 +84,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(given)
     try:
         return int(options.main(options))
-    except (OSError, ValueError, ModuleNotFoundError, RefusalError) as error:
+    except ModuleNotFoundError as error:
+        told = lacking(error) if error.name else error  # without a name it says what to do itself
+        print(f"kronsparse-bench {options.command}: {told}", file=sys.stderr)
+        return 1
+    except (OSError, ValueError, RefusalError) as error:
         print(f"kronsparse-bench {options.command}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
