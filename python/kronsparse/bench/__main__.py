@@ -29,6 +29,18 @@ COMMANDS = {
 }
 
 
+def lacking(error: ModuleNotFoundError) -> str:
+    """What to do about a package that is not installed.
+
+    >>> lacking(ModuleNotFoundError("No module named 'bokeh'", name="bokeh"))
+    "No module named 'bokeh': pip install bokeh"
+    """
+    remedy = f"pip install {error.name}" if error.name else "install what it needs"
+    if error.name == "torch":
+        remedy += ", then install kronsparse again, so that torch's operators are built"
+    return f"{error}: {remedy}"
+
+
 # Those that go on in a file where they were stopped.
 CONTINUED = ("run", "regret", "models")
 
@@ -75,10 +87,7 @@ def _run(given: list[str]) -> int:
             try:
                 module = importlib.import_module(f"kronsparse.bench.{module_name}")
             except ModuleNotFoundError as error:
-                remedy = f"pip install {error.name}" if error.name else "install what it needs"
-                if error.name == "torch":
-                    remedy += ", then install kronsparse again, so that torch's operators are built"
-                print(f"kronsparse-bench {name}: {error}: {remedy}", file=sys.stderr)
+                print(f"kronsparse-bench {name}: {lacking(error)}", file=sys.stderr)
                 return 1
             command = commands.add_parser(
                 name,
@@ -93,7 +102,11 @@ def _run(given: list[str]) -> int:
     options = parser.parse_args(given)
     try:
         return int(options.main(options))
-    except (OSError, ValueError, ModuleNotFoundError, RefusalError) as error:
+    except ModuleNotFoundError as error:
+        told = lacking(error) if error.name else error  # without a name it says what to do itself
+        print(f"kronsparse-bench {options.command}: {told}", file=sys.stderr)
+        return 1
+    except (OSError, ValueError, RefusalError) as error:
         print(f"kronsparse-bench {options.command}: {error}", file=sys.stderr)
         return 1
 
