@@ -43,6 +43,14 @@ std::size_t values_bytes(const Chain& chain, DType dtype) {
 
 }  // namespace
 
+bool may_keep_whole(const Chain& chain, DType dtype, std::size_t held, std::size_t more) {
+  if (held + more <= 3 * values_bytes(chain, dtype)) return true;
+  constexpr std::size_t small = std::size_t{1} << 20;
+  const double dense = static_cast<double>(chain.rows()) * static_cast<double>(chain.cols()) *
+                       static_cast<double>(size_of(dtype));
+  return held == 0 && (more <= small || static_cast<double>(more) <= dense / 4);
+}
+
 PackedValues::State::State(const Plan::State& plan, Allocator given)
     : chain(plan.problem.chain),
       dtype(plan.problem.dtype),
@@ -172,7 +180,7 @@ std::optional<DecidedStep> PackedValues::State::choose_whole(const Problem& prob
   const Proposal& best = all.front().proposal;
   if (fits && fits->seconds <= worth_packing * best.seconds) return fits;
   DecidedStep made{whole, all.front().implementation, best.make(), best.seconds, best.packing_seconds};
-  const bool has_room = packed.empty() || bytes_of(packed) + made.executor->order().bytes <= limit();
+  const bool has_room = may_keep_whole(chain, dtype, bytes_of(packed), made.executor->order().bytes);
   if (has_room || always_keeps) return keep(std::move(made), packed);
   // Whoever asked for an implementation of whole chains by name has it, packed at each run.
   const bool is_asked_for =
