@@ -29,7 +29,7 @@ double parts(std::int64_t total, std::int64_t part) {
 double seconds_alone(const Problem& problem, int lanes) {
   constexpr double seconds_per_run = 1e-7, seconds_per_block = 2e-8, seconds_per_row = 2e-9;
   constexpr double seconds_per_step = 1e-9, seconds_per_half = 4e-10, seconds_per_part = 3e-9;
-  constexpr double bytes_per_second = 1.2e10;
+  constexpr double bytes_per_second = 4e10;
   const simd::Shape shape = simd::shape_of(problem);
   const bool is_half = size_of(problem.dtype) == 2;
   const bool is_gradient = problem.operation == Operation::gradient;
