@@ -76,12 +76,12 @@ std::size_t PackedValues::State::bytes() const {
 std::vector<PackedValues::State::Fitting> PackedValues::State::ways_that_fit(
     const Step& step, const Plan::State& plan, std::span<const PackedEntry> packed) const {
   std::vector<Fitting> all;
+  const bool is_free = step.problem.operation != plan.problem.operation;
   for (const PackedEntry& entry : packed) {
     if (entry.factor != step.factor || entry.factors != step.problem.chain.size()) continue;
     for (const Implementation& implementation : backend->implementations) {
-      // The order of values as they are given belongs to whoever packed it: there is only one such kernel.
+      // Values as they are given may be read by several.
       const bool is_theirs = entry.order.is_as_given() || implementation.name == entry.order.family;
-      const bool is_free = step.problem.operation != plan.problem.operation;  // as accepted_for says
       if (!is_theirs || (!is_free && plan.forced().leaves_out(implementation.name))) continue;
       std::vector<Assessment> answer{
           {&implementation, implementation.propose(step.problem, device, &entry.order)}};
@@ -89,6 +89,11 @@ std::vector<PackedValues::State::Fitting> PackedValues::State::ways_that_fit(
       if (answer.front().proposal.refusal.empty()) all.push_back({std::move(answer.front()), &entry});
     }
   }
+  // Who is forced comes first where they can do this step, as in accepted_for.
+  const auto is_left_out = [&](const Fitting& one) {
+    return plan.forced().leaves_out(one.way.implementation->name);
+  };
+  if (!std::ranges::all_of(all, is_left_out)) std::erase_if(all, is_left_out);
   std::ranges::stable_sort(all, {}, [](const Fitting& one) { return one.way.proposal.seconds; });
   return all;
 }
