@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -22,6 +21,7 @@ from kronsparse.torch.dense_layers import fit
 from kronsparse.torch.files import FORMAT, FORMAT_VERSION, ORDER
 from kronsparse.torch.linear import KSLinear
 from kronsparse.torch.rules import Candidate, Rule, Rules, as_rules, check_all_match, choose
+from kronsparse.whole_file import whole_file
 
 _DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 _EMBEDDINGS = ("wte", "wpe", "shared")
@@ -263,21 +263,11 @@ def _write(
         at += size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    number, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(len(text).to_bytes(8, "little"))
-            file.write(text)
-            for entry in entries:
-                _write_tensor(file, entry, tensor_of(entry))
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+    with whole_file(target, "wb") as file:
+        file.write(len(text).to_bytes(8, "little"))
+        file.write(text)
+        for entry in entries:
+            _write_tensor(file, entry, tensor_of(entry))
 
 
 def _write_tensor(file: IO[bytes], entry: _Entry, tensor: Tensor) -> None:
@@ -296,9 +286,3 @@ def _bits(dtype: str) -> int:
     if dtype == "BOOL":
         return 8
     return int("".join(letter for letter in dtype.split("_")[0] if letter.isdigit()))
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
