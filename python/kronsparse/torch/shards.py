@@ -16,6 +16,8 @@ from typing import IO, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from kronsparse.whole_file import umask
+
 INDEX = ".index.json"
 """the end of the name of an index"""
 
@@ -160,7 +162,7 @@ def write(
         if index is not None:
             with _part(target, parts) as stream:
                 stream.write(json.dumps(_new_index(index, files), indent=2).encode() + b"\n")
-        mode = 0o666 & ~_umask()
+        mode = 0o666 & ~umask()
         for part, place in parts:
             os.chmod(part, mode)
             os.replace(part, place)
@@ -225,9 +227,3 @@ def _bits(dtype: str) -> int:
     if dtype == "BOOL":
         return 8
     return int("".join(letter for letter in dtype.split("_")[0] if letter.isdigit()))
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
