@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -29,6 +30,11 @@ std::string text_of(const Rate& rate) {
   return fmt::format("{:.4g} {}{}", rate.value * (is_large ? 1e-12 : 1e-9), is_large ? "T" : "G", rate.unit);
 }
 
+/// Whether programs that start later find these: that they cannot be written is no error.
+bool is_kept(Device device, const std::vector<Rate>& rates) {
+  return std::ranges::equal(kept_profile(device), rates, {}, &Rate::value, &Rate::value);
+}
+
 void run_profile(const Options& options) {
   const Device device = choose_device(options.device, "");
   if (!options.show && device.backend == Backend::cpu) warn_if_busy();
@@ -49,6 +55,10 @@ void run_profile(const Options& options) {
   Table table({{"rate"}, {"measured", Table::Align::right}});
   for (const Rate& rate : rates) table.add_row({rate.name, text_of(rate)});
   fmt::print("{}", table.render(stdout));
+  if (!options.show)
+    fmt::print("{}\n", is_kept(device, rates)
+                           ? "kept for programs that start later"
+                           : "not kept: there is no folder of the user that can be written");
 }
 
 }  // namespace

@@ -3,9 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 
 #include "arguments.hpp"
 #include "commands.hpp"
@@ -57,6 +62,15 @@ void print_table(const std::vector<Measurement>& all) {
   fmt::print("{}", table.render(stdout));
 }
 
+/// Whether the file has the times of all these problems: that it cannot be written is no error of tune().
+bool is_kept(const std::string& path, const std::vector<Measurement>& all) {
+  std::ifstream file(path);
+  std::set<std::string> kept;
+  for (std::string line; std::getline(file, line);) kept.insert(line.substr(0, line.find('\t')));
+  return std::ranges::all_of(all,
+                             [&](const Measurement& one) { return kept.contains(one.problem.to_string()); });
+}
+
 void run_tune(const Options& options) {
   const std::vector<Problem> problems = options.problems.problems();
   const Device device = choose_device(options.device, "");
@@ -74,7 +88,7 @@ void run_tune(const Options& options) {
   }
   const std::string file = tuning_file(device);
   if (options.json) {
-    Json out{{"device", device.to_string()}, {"file", file}};
+    Json out{{"device", device.to_string()}, {"file", file}, {"is_kept", is_kept(file, all)}};
     out["results"] = Json::array();
     for (std::size_t index = 0; index < all.size(); ++index)
       out["results"].push_back(as_json(all[index], is_first(all, index)));
@@ -83,9 +97,13 @@ void run_tune(const Options& options) {
   }
   print_table(all);
   if (file.empty())
-    fmt::print("nothing is kept: KRONSPARSE_CACHE_DIR is empty\n");
-  else
+    fmt::print("nothing is kept: {}\n", std::getenv("KRONSPARSE_CACHE_DIR") != nullptr
+                                            ? "KRONSPARSE_CACHE_DIR is empty"
+                                            : "HOME is not set, nor is KRONSPARSE_CACHE_DIR");
+  else if (is_kept(file, all))
     fmt::print("kept in {}\n", file);
+  else
+    fmt::print("not kept: {} cannot be written\n", file);
 }
 
 }  // namespace
@@ -108,7 +126,8 @@ void add_tune_command(Arguments& arguments, ExitCode& /*exit_code*/) {
       R"(Plans take the implementation with the least predicted time, unless it was measured here: then the
 one that was fastest for this very problem, on this device and with this version of the library. The
 times are kept for the user, in $XDG_CACHE_HOME/kronsparse/tuning (or ~/.cache, or
-KRONSPARSE_CACHE_DIR); 'kronsparse info --problem' shows which are measured. For a chain every step is
+KRONSPARSE_CACHE_DIR), those of a problem as soon as it is measured: after Ctrl-C the same command with
+--missing goes on. 'kronsparse info --problem' shows which are measured. For a chain every step is
 measured, and the chain in one pass. With the variable KRONSPARSE_TUNE=3 programs do the same for the
 three best predictions of each problem that they make a plan for.
 

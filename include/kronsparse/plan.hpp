@@ -225,7 +225,8 @@ class KRONSPARSE_API Plan {
 
 /// Values of a chain as kernels read them, apart from any plan: one object serves all batches, streams and
 /// threads, and the plans of the chain's product and of its adjoint and gradient. At most three times the
-/// bytes of the values are kept, or one order of each factor where that is more; and whatever an
+/// bytes of the values are kept, or one order of each factor where that is more; of a chain whose factors are
+/// multiplied together when they are packed, a quarter of the dense matrix or a mebibyte; and whatever an
 /// implementation that is forced reads. Movable, not copyable.
 ///
 ///     using namespace kronsparse;

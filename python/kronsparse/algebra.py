@@ -214,6 +214,13 @@ def support(chain: Chain) -> NDArray[np.bool_]:
     return columns
 
 
+def check_finite(argument: str, matrix: Array) -> None:
+    finite = np.isfinite(matrix)
+    if not finite.all():
+        row, col = np.argwhere(~finite)[0]
+        raise ValueError(f"{argument}: the element at row {row}, column {col} is not finite")
+
+
 def norm(values: Array) -> float:
     """The Frobenius norm, without overflow."""
     largest = float(np.max(np.abs(values), initial=0.0))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kronsparse import algebra
-from kronsparse.least_squares import improved, squared_error
+from kronsparse.least_squares import improved, relative_error, squared_error
 from kronsparse.patterns import Chain
 
 Array = NDArray[Any]
@@ -34,9 +34,7 @@ def alternating(
 
     Every start gets a few sweeps; the best one gets the rest.
     """
-    if not np.isfinite(w).all():
-        row, col = np.argwhere(~np.isfinite(w))[0]
-        raise ValueError(f"w: the element at row {row}, column {col} is not finite")
+    algebra.check_finite("w", w)
     norm = algebra.norm(w)
     if norm == 0:
         return [np.zeros(pattern, w.dtype) for pattern in chain], 0.0, 0.0
@@ -60,7 +58,7 @@ def alternating(
     best = min(tried, key=lambda factors: squared_error(scaled, factors, None))
     best = swept(best, sweeps - trials)
     outside = float(np.linalg.norm(scaled[~algebra.support(chain)]))
-    error = math.sqrt(squared_error(scaled, best, None))
+    error = relative_error(scaled, best, None)
     share = norm ** (1 / len(chain))  # all alike: one factor alone could overflow
     return [(values * share).astype(w.dtype) for values in best], error, outside
 

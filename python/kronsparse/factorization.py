@@ -10,15 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kronsparse import _native
+from kronsparse import _native, algebra
 from kronsparse.alternating import alternating
 from kronsparse.chains import Chain, ChainLike, as_chain, for_budget
 from kronsparse.checks import as_size, check_option
-from kronsparse.least_squares import improved, round_to, rounded, squared_error
+from kronsparse.least_squares import LARGEST, improved, relative_error, round_to, rounded, squared_error
+from kronsparse.linear_operator import as_dense, refuse_masked
 from kronsparse.operators import KSOperator
 
 Array = NDArray[Any]
+Progress = Callable[[float], object]
 ORDERS = ("left", "right", "balanced")
+MOST_SWEEPS = 2**31 - 1
+# Covariances are sums of many rounded products: eigenvalues may be below 0 by this much of the largest.
+NEGLIGIBLE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -69,12 +74,23 @@ class Factorization:
                 f"dtype: {dtype!r} given, but the factors are complex, and there is no such type"
             )
         matrix = _matrix(w)
+        if matrix.shape != self.chain.shape:
+            raise ValueError(
+                f"w: sizes {matrix.shape} given, must be those of the factors, {self.chain.shape}"
+            )
+        algebra.check_finite("w", matrix)
         covariance = None
         if weights is not None:
             covariance, scale = _weights(weights, matrix)
             covariance = np.diag(scale**2) if covariance is None else covariance
         factors = rounded(matrix, self.factors, dtype, covariance)
-        error = _relative(matrix, factors, covariance)
+        if not all(np.isfinite(values).all() for values in factors):
+            largest = max(float(np.abs(values).max()) for values in self.factors)
+            raise ValueError(
+                f"dtype: {dtype!r} given, which has no numbers beyond {LARGEST[dtype]:.3g}, but the factors "
+                f"have elements up to {largest:.3g}"
+            )
+        error = relative_error(matrix, factors, covariance)
         storage = np.float16 if dtype == "f16" else np.float32
         return replace(self, factors=[values.astype(storage) for values in factors], error=error)
 
@@ -88,7 +104,7 @@ def factorize(
     weights: ArrayLike | None = None,
     device: str = "cpu",
     certify: bool = True,
-    progress: Callable[[float], object] | None = None,
+    progress: Progress | None = None,
 ) -> Factorization:
     """Kronecker-sparse factors whose product is close to w: a matrix of real or complex numbers.
 
@@ -106,7 +122,7 @@ def factorize(
     - `weights`: the covariance C of the layer's inputs, a matrix, or a vector for a diagonal one. The error
       is then that of W·sqrt(C), which is that of the outputs. A vector is exact; for a matrix the factors
       start from its diagonal, and `polish` sweeps of least squares go on with all of it
-    - `device`: "cpu", or a device of torch, which then takes the SVDs
+    - `device`: "cpu", or a device of torch, which then takes the SVDs; orders are "left" and "right" there
     - `certify`: computes the bounds, which takes another SVD for each split
     - `progress`: is called with the share of the work that is done
 
@@ -120,47 +136,77 @@ def factorize(
     """
     matrix = _matrix(w)
     patterns = _chain(chain, matrix)
-    if as_size(polish) != polish or polish < 0:
-        raise ValueError(f"polish: {polish!r} given, must be an integer of at least 0")
+    if as_size(polish) != polish or not 0 <= polish <= MOST_SWEEPS:
+        raise ValueError(f"polish: {polish!r} given, must be an integer of 0 to {MOST_SWEEPS}")
+    if progress is not None and not callable(progress):
+        raise ValueError(f"progress: {progress!r} given, must be a function, or None")
     splits: list[int] = []
     if not isinstance(order, str):
-        splits, order = [as_size(split) for split in order], "left"
+        splits, order = _splits(order), "left"
     check_option("order", order, ORDERS)
+    options = _Options(order, splits, bool(orthonormal), str(device), certify)
     if weights is None:
-        return _factorize(matrix, patterns, order, splits, orthonormal, polish, device, certify, progress)
+        return _factorize(matrix, patterns, options, polish, progress)
     covariance, scale = _weights(weights, matrix)
-    sweeps = 0 if covariance is not None else polish
-    found = _factorize(
-        matrix * scale, patterns, order, splits, orthonormal, sweeps, device, certify, progress
-    )
+    stages = 1 if covariance is None else 1 + polish
+
+    def told(stage: int, share: float) -> None:
+        if progress is not None:
+            progress((stage + share) / stages)
+
+    sweeps = polish if covariance is None else 0
+    found = _factorize(matrix * scale, patterns, options, sweeps, lambda share: told(0, share))
     # Columns of the last factor are those of the product.
     a, _, c, d = found.factors[-1].shape
     last = found.factors[-1] / scale.reshape(a, 1, c, d)
     found = replace(found, factors=[*found.factors[:-1], last.astype(matrix.dtype, copy=False)])
     if covariance is None:
         return found
-    factors = improved(matrix, found.factors, covariance, polish)
+    least = _least_eigenvalue(covariance, scale, certify)
+    factors = found.factors
+    for sweep in range(polish):
+        factors = improved(matrix, factors, covariance, 1)
+        told(1 + sweep, 1.0)
     whole = squared_error(matrix, None, covariance)
     # In the directions that C weighs least, errors count this much of what the diagonal says.
-    least = np.linalg.eigvalsh(covariance / np.outer(scale, scale))[0]
-    part = (
-        math.sqrt(max(0.0, float(least)) * float(np.linalg.norm(matrix * scale)) ** 2 / whole)
-        if whole
-        else 0.0
-    )
+    part = math.sqrt(least * squared_error(matrix, None, np.diag(scale**2)) / whole) if whole else 0.0
     return replace(
         found,
         factors=factors,
-        error=_relative(matrix, factors, covariance),
+        error=relative_error(matrix, factors, covariance),
         lower_bound=part * found.lower_bound,
         upper_bound=math.inf,
         split_errors=tuple(part * error for error in found.split_errors),
     )
 
 
+@dataclass(frozen=True)
+class _Options:
+    """Of `factorize`, checked."""
+
+    order: str
+    splits: list[int]
+    orthonormal: bool
+    device: str
+    certify: bool
+
+
+def _splits(given: Sequence[int]) -> list[int]:
+    try:
+        splits = [as_size(split) for split in given]
+    except TypeError:
+        splits = [0]
+    if any(split < 1 for split in splits):
+        raise ValueError(
+            f"order: {given!r} given, must be one of {', '.join(ORDERS)}, or the splits from 1 on"
+        )
+    return splits
+
+
 def _matrix(given: ArrayLike) -> Array:
     """The matrix in a dtype that can be computed with."""
-    matrix = np.asarray(given)
+    refuse_masked("w", given)
+    matrix = as_dense(given)
     if matrix.ndim != 2:
         raise ValueError(f"w: {matrix.ndim} dimensions given, must be 2")
     if matrix.size == 0:
@@ -181,73 +227,100 @@ def _chain(given: ChainLike | int, matrix: Array) -> Chain:
 
 
 def _factorize(
-    matrix: Array,
-    chain: Chain,
-    order: str,
-    splits: list[int],
-    orthonormal: bool,
-    polish: int,
-    device: str,
-    certify: bool,
-    progress: Callable[[float], object] | None,
+    matrix: Array, chain: Chain, options: _Options, polish: int, progress: Progress | None
 ) -> Factorization:
+    on_torch = options.device != "cpu"
     if not chain.is_chainable:
-        if device != "cpu" or splits:
+        if on_torch or options.splits:
             raise ValueError(
                 f"chain: {chain} is not chainable, so device must be 'cpu' and order a word; "
-                f"device {device!r} and {len(splits)} splits given"
+                f"device {options.device!r} and {len(options.splits)} splits given"
             )
 
         def part(of: Chain) -> list[Array]:
-            return _factorize(matrix, of, order, [], orthonormal, 0, device, False, None).factors
+            return _factorize(matrix, of, replace(options, certify=False), 0, None).factors
 
         factors, error, lower = alternating(matrix, chain, polish, part, progress)
         return Factorization(factors, chain, error, lower, math.inf, ())
-    if device != "cpu":
+    if on_torch:
         from kronsparse.torch.factorization import factorize_array
 
-        if order != "left" or splits or not orthonormal:
+        if options.order == "balanced" or options.splits or not options.orthonormal:
             raise ValueError(
-                f"device: {device!r} given, must be 'cpu' unless order is 'left' and orthonormal"
+                f"device: {options.device!r} given, must be 'cpu' unless order is 'left' or 'right', and "
+                "orthonormal"
             )
-        factors, error, lower, upper, errors = factorize_array(matrix, device, chain, polish, certify)
-        return Factorization(factors, chain, error, lower, upper, errors)
+        algebra.check_finite("w", matrix)
+        found = factorize_array(
+            matrix, options.device, chain, options.order, polish, options.certify, progress
+        )
+        return Factorization(found.factors, chain, *found[1:])
     values = [np.empty(pattern, matrix.dtype) for pattern in chain]
     error, lower, upper, of_splits = _native.factorize_into(
-        values, matrix, order, splits, orthonormal, polish, certify, progress
+        values,
+        matrix,
+        options.order,
+        options.splits,
+        options.orthonormal,
+        polish,
+        options.certify,
+        progress,
     )
     return Factorization(values, chain, error, lower, upper, tuple(of_splits))
 
 
 def _weights(given: ArrayLike, matrix: Array) -> tuple[Array | None, Array]:
-    """The covariance, None where it is diagonal, and the square root of its diagonal."""
+    """The covariance, None where it is diagonal, and the square root of its diagonal; both are scaled so that
+    the largest variance is 1, which leaves relative errors as they are."""
     weights = np.asarray(given)
     cols = matrix.shape[1]
     if weights.shape not in ((cols,), (cols, cols)):
         raise ValueError(f"weights: sizes {weights.shape} given, must be ({cols},) or ({cols}, {cols})")
     if weights.dtype.kind not in "fciu" or not np.isfinite(weights).all():
         raise ValueError("weights: an element is not a finite number")
-    if weights.ndim == 2 and not np.allclose(weights, weights.conj().T, rtol=1e-5, atol=0):
+    wide = weights.astype(np.complex128 if np.iscomplexobj(weights) else np.float64)
+    diagonal = wide if wide.ndim == 1 else np.diagonal(wide)
+    largest = float(np.abs(diagonal).max())
+    if largest > 0:
+        wide, diagonal = wide / largest, diagonal / largest
+    if wide.ndim == 1 and wide.imag.any():
+        raise ValueError("weights: a vector that is not real given, must be variances")
+    if wide.ndim == 2 and np.abs(wide - wide.conj().T).max() > NEGLIGIBLE:
         raise ValueError(
             "weights: a matrix that is not its own conjugate transpose given, must be a covariance"
         )
-    real = matrix.real.dtype
-    diagonal = (weights if weights.ndim == 1 else np.diagonal(weights)).real.astype(real)
+    diagonal = diagonal.real
     if (diagonal < 0).any():
-        raise ValueError(f"weights: a variance of {diagonal.min()} given, must be at least 0")
+        raise ValueError(f"weights: a variance of {diagonal.min() * largest} given, must be at least 0")
+    real = matrix.real.dtype
     # An input that is always 0 may be weighed in any way: its column has no error.
-    scale = np.sqrt(np.where(diagonal > 0, diagonal, 1))
+    scale = np.sqrt(np.where(diagonal > 0, diagonal, 1)).astype(real)
     if weights.ndim == 1:
         if (diagonal == 0).any():
             raise ValueError("weights: a variance of 0 given, must be positive in a vector")
         return None, scale
-    dtype = np.result_type(real, weights) if np.iscomplexobj(weights) else real
-    return weights.astype(np.result_type(dtype, real), copy=False), scale
+    # For a real matrix the imaginary part, which is antisymmetric, cancels out.
+    return wide.astype(matrix.dtype) if np.iscomplexobj(matrix) else wide.real.astype(real), scale
 
 
-def _relative(matrix: Array, factors: Sequence[Array], covariance: Array | None) -> float:
-    whole = squared_error(matrix, None, covariance)
-    return math.sqrt(squared_error(matrix, factors, covariance) / whole) if whole else 0.0
+def _least_eigenvalue(covariance: Array, scale: Array, exactly: bool) -> float:
+    """The least eigenvalue of the covariance with its diagonal scaled to 1, at least 0: 0 where it is not
+    wanted exactly. An error where it is below 0 by more than rounding."""
+    scaled = (covariance / np.outer(scale, scale)).astype(np.result_type(covariance, np.float64))
+    allowed = NEGLIGIBLE * float(np.abs(scaled).sum(axis=1).max())
+    least = 0.0
+    if exactly:
+        least = float(np.linalg.eigvalsh(scaled)[0])
+        is_covariance = least >= -allowed
+    else:
+        try:
+            np.linalg.cholesky(scaled + max(allowed, 1e-300) * np.eye(len(scaled)))
+            is_covariance = True
+        except np.linalg.LinAlgError:
+            is_covariance = False
+    if not is_covariance:
+        raise ValueError("weights: a matrix with a negative eigenvalue given, must be a covariance")
+    return max(0.0, least)
 
 
 __all__ = ["Factorization", "factorize", "round_to"]

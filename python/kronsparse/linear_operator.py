@@ -6,6 +6,9 @@ SciPy is not needed: without it, operators are no LinearOperators, and all else 
 from __future__ import annotations
 
 import importlib
+import numbers
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,6 +32,9 @@ except ImportError:
 
 
 Array = NDArray[Any]
+
+# Of DLPack's kinds of devices: memory of the CPU, and that which CUDA and ROCm pin.
+HOST_MEMORY = (1, 3, 11)
 
 
 class ArrayOperator(LinearOperator):  # type: ignore[misc]
@@ -107,17 +113,16 @@ class ArrayOperator(LinearOperator):  # type: ignore[misc]
         if isinstance(x, LinearOperator):
             return super().dot(x)
         if is_foreign(x):
-            return self._product_elsewhere(x)
+            return _elsewhere(x, self._product)
         return self._product(_as_array(x))
 
     def __rmatmul__(self, x: Any) -> Any:
         """x W, for x (..., rows)."""
         if isinstance(x, LinearOperator):
             return super()._rdot(x)
-        x = _as_array(x)
-        if x.ndim == 0 or x.shape[-1] != self.shape[0]:
-            raise ValueError(f"x: sizes {x.shape} given, the last must be {self.shape[0]}")
-        return self._apply(x, "transposed", "batch_first")
+        if is_foreign(x):
+            return _elsewhere(x, self._product_from_right)
+        return self._product_from_right(_as_array(x))
 
     def dot(self, x: Any) -> Any:
         """W x, or W times a number."""
@@ -127,15 +132,15 @@ class ArrayOperator(LinearOperator):  # type: ignore[misc]
         return self @ x
 
     def __mul__(self, x: Any) -> Any:
-        return self._scaled(x) if np.isscalar(x) else self @ x
+        return self._scaled(x) if _is_number(x) else self @ x
 
     def __rmul__(self, x: Any) -> Any:
-        return self._scaled(x) if np.isscalar(x) else x @ self
+        return self._scaled(x) if _is_number(x) else self.__rmatmul__(x)
 
     def __truediv__(self, x: Any) -> Any:
-        if not np.isscalar(x):
+        if not _is_number(x):
             raise ValueError(f"x: {type(x).__name__} given, must be a number to divide by")
-        return self._scaled(1 / x)  # type: ignore[operator]
+        return self._scaled(1 / x)
 
     def __neg__(self) -> Any:
         return self._scaled(-1)
@@ -147,28 +152,27 @@ class ArrayOperator(LinearOperator):  # type: ignore[misc]
         return super().__rmul__(number)
 
     def _product(self, x: Array, operation: str = "multiply") -> Array:
+        """The product with an array of NumPy, or in the same way with a tensor of torch."""
         size = self.shape[1] if operation == "multiply" else self.shape[0]
         axis = 0 if x.ndim <= 2 else -2
         if x.ndim == 0 or x.shape[axis] != size:
             place = "first" if x.ndim <= 2 else "last but one"
-            raise ValueError(f"x: sizes {x.shape} given, the {place} must be {size}")
+            raise ValueError(f"x: sizes {tuple(x.shape)} given, the {place} must be {size}")
         if x.ndim <= 2:
-            return self._apply(x, operation, "batch_last")
-        y = self._apply(np.swapaxes(x, -1, -2), operation, "batch_first")
-        return np.swapaxes(y, -1, -2)
+            return self._applied(x, operation, "batch_last")
+        return self._applied(x.swapaxes(-1, -2), operation, "batch_first").swapaxes(-1, -2)
 
-    def _product_elsewhere(self, x: Any) -> Any:
-        """Arrays of others through DLPack, where they are and as what they are: on the CPU, or on a GPU,
-        which needs torch."""
-        kind, _ = x.__dlpack_device__()
-        home = importlib.import_module(type(x).__module__.partition(".")[0])
-        if kind in (1, 3):  # host memory
-            return home.from_dlpack(np.ascontiguousarray(self._product(np.from_dlpack(x))))
-        torch = importlib.import_module("torch")
-        y = self._apply_tensor(torch.from_dlpack(x))
-        return y if home is torch else home.from_dlpack(y)
+    def _product_from_right(self, x: Array) -> Array:
+        if x.ndim == 0 or x.shape[-1] != self.shape[0]:
+            raise ValueError(f"x: sizes {tuple(x.shape)} given, the last must be {self.shape[0]}")
+        return self._applied(x, "transposed", "batch_first")
 
-    def _apply_tensor(self, x: Any) -> Any:
+    def _applied(self, x: Array, operation: str, layout: str) -> Array:
+        apply: Callable[..., Array] = self._apply if isinstance(x, np.ndarray) else self._apply_tensor
+        return apply(x, operation, layout)
+
+    def _apply_tensor(self, x: Any, operation: str, layout: str) -> Any:
+        """The same as `_apply` for a tensor of torch, where it is."""
         raise NotImplementedError(f"x: on {x.device} given, must be in host memory for {type(self).__name__}")
 
     def to_dense(self) -> Array:
@@ -181,12 +185,59 @@ def is_foreign(x: Any) -> bool:
     return hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray | np.generic)
 
 
+def _elsewhere(x: Any, product: Callable[[Any], Any]) -> Any:
+    """The product with another library's array, where that is and as what it is, through DLPack: by NumPy on
+    the CPU, by torch on a GPU."""
+    kind, _ = x.__dlpack_device__()
+    if kind in HOST_MEMORY:
+        return _like(x, np.ascontiguousarray(product(_from_host(x))))
+    torch = importlib.import_module("torch")
+    return _like(x, product(torch.from_dlpack(_resolved(x))))
+
+
+def _resolved(x: Any) -> Any:
+    """A tensor of torch without its marks that conjugate or negate what is read: DLPack has none."""
+    return x.resolve_conj().resolve_neg() if hasattr(x, "resolve_conj") else x
+
+
+def _from_host(x: Any) -> Array:
+    x = _resolved(x)
+    if str(getattr(x, "dtype", None)) == "torch.bfloat16":  # which NumPy lacks
+        x = x.float()
+    return np.from_dlpack(x)
+
+
+def _like(x: Any, y: Any) -> Any:
+    """y as an array of the library that x is one of; y itself where that takes none."""
+    if hasattr(x, "__array_namespace__"):
+        home = x.__array_namespace__()
+    else:
+        home = sys.modules.get(type(x).__module__.partition(".")[0])
+    if home is sys.modules.get(type(y).__module__):
+        return y
+    return home.from_dlpack(y) if hasattr(home, "from_dlpack") else y
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, numbers.Number | np.bool_)
+
+
+def refuse_masked(argument: str, x: Any) -> None:
+    """Masked elements would count as what lies under the mask."""
+    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
+        raise ValueError(f"{argument}: masked elements given, must have none; .filled(0) gives them a value")
+
+
+def as_dense(x: Any) -> Array:
+    """An array, also of one of SciPy's sparse ones."""
+    return np.asarray(x.toarray() if issparse(x) else x)
+
+
 def _as_array(x: Any) -> Array:
-    if issparse(x):
-        return np.asarray(x.toarray())
     if np.isscalar(x):
         raise ValueError(f"x: {x!r} given, must be an array; * multiplies by a number")
-    array = np.from_dlpack(x) if is_foreign(x) else np.asarray(x)
+    refuse_masked("x", x)
+    array = _from_host(x) if is_foreign(x) else as_dense(x)
     if array.dtype.kind not in "biufc":
         raise ValueError(f"x: dtype {array.dtype} given, must be one of numbers")
     return array

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kronsparse import algebra
 from kronsparse.chains import Chain, ChainLike, Pattern, as_chain
 from kronsparse.checks import as_size, check_size
 from kronsparse.linear_operator import ArrayOperator
-from kronsparse.products import gradient, multiply
+from kronsparse.products import DTYPES, gradient, multiply
 
 __all__ = ["KSOperator", "block_diag", "gradient", "hstack", "multiply", "vstack"]
 
@@ -43,12 +43,11 @@ class KSOperator(ArrayOperator):
     array([8., 8., 8., 8., 8., 8.])
     """
 
-    def __init__(self, factors: Sequence[Array], device: str = "cpu") -> None:
+    def __init__(self, factors: Sequence[ArrayLike], device: str = "cpu") -> None:
         self.device = device
-        arrays = [np.ascontiguousarray(values) for values in factors]
+        arrays = [_factor(index, values) for index, values in enumerate(factors)]
         self.chain: Chain = Chain(Pattern.of(values.shape) for values in arrays)
-        dtype = np.result_type(*arrays)
-        super().__init__(self.chain.shape, np.dtype(np.float64) if dtype.kind in "biu" else dtype)
+        super().__init__(self.chain.shape, np.result_type(*arrays))
         self.factors = [values.astype(self.dtype, copy=False) for values in arrays]
 
     def _apply(self, x: Array, operation: str, layout: str) -> Array:
@@ -61,16 +60,17 @@ class KSOperator(ArrayOperator):
         given = x.astype(dtype, copy=False)
         return multiply(given, factors, layout=layout, operation=operation, device=self.device)
 
-    def _apply_tensor(self, x: Any) -> Any:
+    def _apply_tensor(self, x: Any, operation: str, layout: str) -> Any:
         import torch
 
         from kronsparse.torch import ks_linear
 
+        name = str(x.dtype).removeprefix("torch.").replace("bfloat16", "float32")  # as on the CPU
+        dtype = getattr(torch, np.result_type(self.dtype, np.dtype(name)).name)
+        op = {"multiply": self, "transposed": self.T, "adjoint": self.H}[operation]
         # At every call: a copy that is kept would not follow factors that are written to.
-        factors = [torch.from_numpy(one).to(x.device, x.dtype) for one in self.factors]
-        if x.dim() <= 2:
-            return ks_linear(x, factors, layout="batch_last")
-        return ks_linear(x.mT, factors).mT
+        factors = [torch.tensor(one, dtype=dtype, device=x.device) for one in op.factors]
+        return ks_linear(x.to(dtype), factors, layout=layout)
 
     def _with(self, factors: Sequence[Array]) -> KSOperator:
         """Other factors on the same device."""
@@ -113,9 +113,7 @@ class KSOperator(ArrayOperator):
 
     def astype(self, dtype: DTypeLike) -> KSOperator:
         """The factors in another dtype; a complex operator has no real one."""
-        if np.iscomplexobj(self.factors[0]) and np.dtype(dtype).kind != "c":
-            raise ValueError(f"dtype: {np.dtype(dtype)} given, must be complex; .real is the real part")
-        return self._with([values.astype(dtype) for values in self.factors])
+        return self._with(in_dtype(self.factors, dtype))
 
     @property
     def real(self) -> KSOperator:
@@ -184,7 +182,8 @@ class KSOperator(ArrayOperator):
         inputs = np.minimum(np.arange(self.shape[1]), cols - 1)
         a, _, c, d = self.chain[-1]
         last = self.factors[-1] * (np.arange(self.shape[1]) < cols).reshape(a, 1, c, d)
-        return Transform([*self.factors[:-1], last.astype(self.dtype)], inputs, np.arange(rows), cols)
+        factors = [*self.factors[:-1], last.astype(self.dtype)]
+        return Transform(factors, inputs, np.arange(rows), cols, self.device)
 
     def to_dense(self) -> Array:
         """The matrix.
@@ -197,6 +196,25 @@ class KSOperator(ArrayOperator):
 
     def __repr__(self) -> str:
         return f"KSOperator({self.chain}, {self.dtype})"
+
+
+def _factor(index: int, values: ArrayLike) -> Array:
+    array = np.ascontiguousarray(values)
+    if array.dtype.kind in "biu":  # there are no kernels for these
+        array = array.astype(np.float64)
+    if array.dtype.name not in DTYPES:
+        raise ValueError(f"factors[{index}]: dtype {array.dtype} given, must be one of {', '.join(DTYPES)}")
+    return array
+
+
+def in_dtype(factors: Sequence[Array], dtype: DTypeLike) -> list[Array]:
+    """Factors in another dtype, from real to complex but not back."""
+    wanted = np.dtype(dtype)
+    if wanted.name not in DTYPES:
+        raise ValueError(f"dtype: {wanted} given, must be one of {', '.join(DTYPES)}")
+    if wanted.kind != "c" and np.iscomplexobj(factors[0]):
+        raise ValueError(f"dtype: {wanted} given, must be complex; .real is the real part")
+    return [values.astype(wanted) for values in factors]
 
 
 def hstack(operators: Sequence[KSOperator]) -> KSOperator:

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from kronsparse import algebra
 from kronsparse.chains import Chain, butterfly
-from kronsparse.checks import check_option, check_size
+from kronsparse.checks import as_size, check_option, check_size
 from kronsparse.linear_operator import ArrayOperator
 from kronsparse.operators import KSOperator
 
@@ -44,8 +44,9 @@ class Transform(ArrayOperator):
         inputs: Sequence[int] | Array | None = None,
         outputs: Sequence[int] | Array | None = None,
         cols: int | None = None,
+        device: str = "cpu",
     ) -> None:
-        self.operator = KSOperator(factors)
+        self.operator = KSOperator(factors, device)
         self.inputs = _indices("inputs", inputs, self.operator.shape[1])
         self.outputs = _indices("outputs", outputs, self.operator.shape[0])
         self._cols = self.operator.shape[1] if cols is None else cols
@@ -81,15 +82,59 @@ class Transform(ArrayOperator):
             axis,
         )
 
+    def _apply_tensor(self, x: Any, operation: str, layout: str) -> Any:
+        import torch
+
+        axis = -1 if layout == "batch_first" else 0
+        inputs, outputs = (torch.tensor(order, device=x.device) for order in (self.inputs, self.outputs))
+        if operation == "multiply":
+            y = self.operator._apply_tensor(x.index_select(axis, inputs), operation, layout)
+            return y.index_select(axis, outputs)
+
+        def added(values: Any, places: Any, size: int) -> Any:
+            shape = list(values.shape)
+            shape[axis] = size
+            return values.new_zeros(shape).index_add_(axis, places, values)
+
+        rows = added(x, outputs, self.operator.shape[0])
+        return added(self.operator._apply_tensor(rows, operation, layout), inputs, self._cols)
+
+    def _with(self, factors: Sequence[Array]) -> Transform:
+        """Other factors between the same inputs and outputs."""
+        return Transform(factors, self.inputs, self.outputs, self._cols, self.operator.device)
+
     def _transpose(self) -> ArrayOperator:
         return _Turned(self, "transposed")
 
     def _adjoint(self) -> ArrayOperator:
         return _Turned(self, "adjoint")
 
+    def _scaled(self, number: Any) -> Transform:
+        return self._with(algebra.scale(self.factors, number))
+
     def conj(self) -> Transform:
         """The operator of the conjugate matrix."""
-        return Transform(self.operator.conj().factors, self.inputs, self.outputs, self._cols)
+        return self._with(self.operator.conj().factors)
+
+    conjugate = conj
+
+    def astype(self, dtype: DTypeLike) -> Transform:
+        """The factors in another dtype; a complex transform has no real one."""
+        return self._with(self.operator.astype(dtype).factors)
+
+    @property
+    def real(self) -> Transform:
+        """The operator of the matrix' real part: `KSOperator.real`.
+
+        >>> np.allclose(dft(6).real.to_dense(), dft(6).to_dense().real)
+        True
+        """
+        return self._with(self.operator.real.factors)
+
+    @property
+    def imag(self) -> Transform:
+        """The operator of the matrix' imaginary part."""
+        return self._with(self.operator.imag.factors)
 
     def __repr__(self) -> str:
         return f"Transform({self.shape[0]}x{self.shape[1]}, {self.chain}, {self.dtype})"
@@ -102,22 +147,53 @@ class _Turned(ArrayOperator):
         self.transform, self.operation = transform, operation
         super().__init__((transform.shape[1], transform.shape[0]), transform.dtype)
 
-    def _apply(self, x: Array, operation: str, layout: str) -> Array:
-        conjugates = (operation == "adjoint") != (self.operation == "adjoint")
+    def _as_transform(self, operation: str) -> tuple[Transform, str]:
+        """The transform, or its conjugate, and what is to be done with it."""
         if operation == "multiply":
-            return self.transform._apply(x, self.operation, layout)
-        # The transpose or adjoint of either is the transform itself, or its conjugate.
-        return (
-            self.transform._apply(x.conj(), "multiply", layout).conj()
-            if conjugates
-            else self.transform._apply(x, "multiply", layout)
-        )
+            return self.transform, self.operation
+        return (self.transform if operation == self.operation else self.transform.conj()), "multiply"
+
+    def _apply(self, x: Array, operation: str, layout: str) -> Array:
+        transform, operation = self._as_transform(operation)
+        return transform._apply(x, operation, layout)
+
+    def _apply_tensor(self, x: Any, operation: str, layout: str) -> Any:
+        transform, operation = self._as_transform(operation)
+        return transform._apply_tensor(x, operation, layout)
 
     def _transpose(self) -> ArrayOperator:
-        return self.transform if self.operation == "transposed" else self.transform.conj()
+        return self._as_transform("transposed")[0]
 
     def _adjoint(self) -> ArrayOperator:
-        return self.transform if self.operation == "adjoint" else self.transform.conj()
+        return self._as_transform("adjoint")[0]
+
+    def _scaled(self, number: Any) -> _Turned:
+        number = np.conj(number) if self.operation == "adjoint" else number
+        return _Turned(self.transform._scaled(number), self.operation)
+
+    def conj(self) -> _Turned:
+        """The operator of the conjugate matrix."""
+        return _Turned(self.transform.conj(), self.operation)
+
+    conjugate = conj
+
+    def astype(self, dtype: DTypeLike) -> _Turned:
+        """The factors in another dtype."""
+        return _Turned(self.transform.astype(dtype), self.operation)
+
+    @property
+    def real(self) -> _Turned:
+        """The operator of the matrix' real part."""
+        return _Turned(self.transform.real, "transposed")
+
+    @property
+    def imag(self) -> _Turned:
+        """The operator of the matrix' imaginary part."""
+        sign = -1 if self.operation == "adjoint" else 1
+        return _Turned(self.transform.imag._scaled(sign), "transposed")
+
+    def __repr__(self) -> str:
+        return f"{self.transform!r}.{'T' if self.operation == 'transposed' else 'H'}"
 
 
 def _indices(argument: str, given: Sequence[int] | Array | None, size: int) -> NDArray[np.intp]:
@@ -135,28 +211,49 @@ def _added(x: Array, places: NDArray[np.intp], size: int, axis: int) -> Array:
     return np.moveaxis(y, 0, axis)
 
 
-def hadamard(n: int, norm: str = "backward", dtype: DTypeLike = np.float64) -> Transform:
+def hadamard(
+    n: int,
+    norm: str = "backward",
+    dtype: DTypeLike = np.float64,
+    radices: Sequence[int] | None = None,
+    device: str = "cpu",
+) -> Transform:
     """The Hadamard matrix of size 2^L in Sylvester's order, as scipy.linalg.hadamard has it with "backward".
+    It is a butterfly with the given radices, or those that are predicted to be fastest on the device.
 
     >>> hadamard(2).to_dense()
     array([[ 1.,  1.],
            [ 1., -1.]])
+    >>> hadamard(8, radices=(2, 2, 2)).chain
+    Chain('1x2x2x4*2x2x2x2*4x2x2x1')
     """
     _check(n, norm)
     if n & (n - 1):
         raise ValueError(f"n: {n} given, must be a power of two")
-    signs = np.array([[1.0, 1.0], [1.0, -1.0]])[None, :, :, None]
-    factors = (
-        [np.broadcast_to(signs, pattern) for pattern in butterfly(n)] if n > 1 else [np.ones((1, 1, 1, 1))]
-    )
-    return _typed(Transform(_scaled(factors, n, norm)), dtype)
+    radices = _radices(n, radices, dtype, device)
+    factors = [
+        np.broadcast_to(_signs(one.b)[None, :, :, None], one) for one in butterfly(n, row_radices=radices)
+    ]
+    return _typed(Transform(_scaled(factors, n, norm), device=device), dtype)
+
+
+def _signs(n: int) -> Array:
+    """The Hadamard matrix itself."""
+    signs = np.ones((1, 1))
+    while len(signs) < n:
+        signs = np.block([[signs, signs], [signs, -signs]])
+    return signs
 
 
 def dft(
-    n: int, norm: str = "backward", dtype: DTypeLike = np.complex128, radices: Sequence[int] | None = None
+    n: int,
+    norm: str = "backward",
+    dtype: DTypeLike = np.complex128,
+    radices: Sequence[int] | None = None,
+    device: str = "cpu",
 ) -> Transform:
     """scipy.fft.fft of size n. The digits of its inputs' numbers are reversed (`inputs`) before the chain, a
-    butterfly with the given radices, or those that are predicted to be fastest here.
+    butterfly with the given radices, or those that are predicted to be fastest on the device.
 
     >>> x = np.arange(12.0)
     >>> np.allclose(dft(12) @ x, np.fft.fft(x))
@@ -165,12 +262,16 @@ def dft(
     array([ 0,  3,  6,  9,  1,  4,  7, 10,  2,  5,  8, 11])
     """
     _check(n, norm)
-    factors, order = _fourier(n, _radices(n, radices, np.dtype(dtype)))
-    return _typed(Transform(_scaled(factors, n, norm), order), dtype)
+    factors, order = _fourier(n, _radices(n, radices, dtype, device))
+    return _typed(Transform(_scaled(factors, n, norm), order, device=device), dtype)
 
 
 def idft(
-    n: int, norm: str = "backward", dtype: DTypeLike = np.complex128, radices: Sequence[int] | None = None
+    n: int,
+    norm: str = "backward",
+    dtype: DTypeLike = np.complex128,
+    radices: Sequence[int] | None = None,
+    device: str = "cpu",
 ) -> Transform:
     """scipy.fft.ifft of size n.
 
@@ -178,12 +279,19 @@ def idft(
     True
     """
     _check(n, norm)
-    factors, order = _fourier(n, _radices(n, radices, np.dtype(dtype)))
+    factors, order = _fourier(n, _radices(n, radices, dtype, device))
     opposite = {"backward": "forward", "forward": "backward", "ortho": "ortho"}[norm]
-    return _typed(Transform(_scaled([one.conj() for one in factors], n, opposite), order), dtype)
+    factors = _scaled([one.conj() for one in factors], n, opposite)
+    return _typed(Transform(factors, order, device=device), dtype)
 
 
-def dct(n: int, type: int = 2, norm: str = "backward", dtype: DTypeLike = np.float64) -> Transform:
+def dct(
+    n: int,
+    type: int = 2,
+    norm: str = "backward",
+    dtype: DTypeLike = np.float64,
+    device: str = "cpu",
+) -> Transform:
     """scipy.fft.dct of size n, types 1 to 4, as a chain of real factors.
 
     Type 1 goes through a Fourier transform of size 2·(n-1), so that n itself may have any primes; where
@@ -192,17 +300,23 @@ def dct(n: int, type: int = 2, norm: str = "backward", dtype: DTypeLike = np.flo
     >>> np.allclose(dct(3).to_dense()[0], 2)
     True
     """
-    return _typed(_cosine_or_sine("dct", n, type, norm), dtype)
+    return _typed(_cosine_or_sine("dct", n, type, norm, device), dtype)
 
 
-def dst(n: int, type: int = 2, norm: str = "backward", dtype: DTypeLike = np.float64) -> Transform:
+def dst(
+    n: int,
+    type: int = 2,
+    norm: str = "backward",
+    dtype: DTypeLike = np.float64,
+    device: str = "cpu",
+) -> Transform:
     """scipy.fft.dst of size n, types 1 to 4, as a chain of real factors. Type 1 goes through a Fourier
     transform of size 2·(n+1), as `dct` does.
 
     >>> np.allclose(dst(2, type=1).to_dense(), np.sqrt(3) * np.array([[1, 1], [1, -1]]))
     True
     """
-    return _typed(_cosine_or_sine("dst", n, type, norm), dtype)
+    return _typed(_cosine_or_sine("dst", n, type, norm, device), dtype)
 
 
 def _check(n: int, norm: str) -> None:
@@ -215,8 +329,7 @@ def _typed(transform: Transform, dtype: DTypeLike) -> Transform:
     if np.dtype(dtype).kind != kind:
         what = "complex64 or complex128" if kind == "c" else "float16, float32 or float64"
         raise ValueError(f"dtype: {np.dtype(dtype)} given, must be {what}")
-    factors = [values.astype(dtype) for values in transform.factors]
-    return Transform(factors, transform.inputs, transform.outputs, transform.shape[1])
+    return transform.astype(dtype)
 
 
 def _scaled(factors: Sequence[Array], n: int, norm: str) -> list[Array]:
@@ -238,26 +351,31 @@ def is_smooth(n: int) -> bool:
     return all(prime <= LARGEST_PRIME for prime in _prime_factors(n))
 
 
-def _radices(n: int, given: Sequence[int] | None, dtype: np.dtype[Any]) -> tuple[int, ...]:
+def _radices(n: int, given: Sequence[int] | None, dtype: DTypeLike, device: str) -> tuple[int, ...]:
     if given is not None:
-        if math.prod(given) != n or any(radix < 1 for radix in given):
-            raise ValueError(f"radices: {tuple(given)} given, must multiply to n, {n}")
-        return tuple(given)
+        sizes = [as_size(radix) for radix in given]
+        if not sizes or min(sizes) < 1 or math.prod(sizes) != n:
+            raise ValueError(f"radices: {tuple(given)} given, must be integers that multiply to n, {n}")
+        return tuple(sizes)
     if not is_smooth(n):
         raise ValueError(
             f"n: {n} given, must have no prime factor but 2, 3, 5 and 7, here {max(_prime_factors(n))}"
         )
-    return _fastest_radices(n, "complex64" if dtype == np.complex64 else "complex128")
+    return _fastest_radices(n, _DTYPE_NAMES.get(np.dtype(dtype).name, "f64"), device)
+
+
+_DTYPE_NAMES = {"float16": "f16", "float32": "f32", "complex64": "complex64", "complex128": "complex128"}
 
 
 @functools.lru_cache(maxsize=256)
-def _fastest_radices(n: int, dtype: str) -> tuple[int, ...]:
-    """Radices that multiply primes up to a limit, the one that the cost model likes best for 64 vectors."""
-    candidates = {_grouped(n, limit) for limit in LARGEST_RADICES}
+def _fastest_radices(n: int, dtype: str, device: str) -> tuple[int, ...]:
+    """Radices that multiply primes up to a limit: those that the device's cost model likes best for 64
+    vectors."""
+    candidates = sorted({_grouped(n, limit) for limit in LARGEST_RADICES})
     return min(
         candidates,
         key=lambda radices: butterfly(n, row_radices=radices).predicted_seconds(
-            64, dtype, layout="batch_last"
+            64, dtype, device, "batch_last"
         ),
     )
 
@@ -308,14 +426,16 @@ def _with_diagonals(factors: Sequence[Array], left: Array, right: Array) -> list
     return scaled
 
 
-def _real_fourier(n: int, left: Array, right: Array, inputs: Array, outputs: Array, cols: int) -> Transform:
+def _real_fourier(
+    n: int, left: Array, right: Array, inputs: Array, outputs: Array, cols: int, device: str
+) -> Transform:
     """The real part of diag(left) · F_n · diag(right), on inputs and to outputs that are taken by index."""
-    factors, order = _fourier(n, _radices(n, None, np.dtype(np.complex128)))
+    factors, order = _fourier(n, _radices(n, None, np.complex128, device))
     scaled = _with_diagonals(factors, left, right[order])
-    return Transform(algebra.real_part(scaled), inputs[order], outputs, cols)
+    return Transform(algebra.real_part(scaled), inputs[order], outputs, cols, device)
 
 
-def _cosine_or_sine(name: str, n: int, kind: int, norm: str) -> Transform:
+def _cosine_or_sine(name: str, n: int, kind: int, norm: str, device: str) -> Transform:
     _check(n, norm)
     if kind not in TYPES:
         raise ValueError(f"type: {kind!r} given, must be one of 1, 2, 3, 4")
@@ -328,9 +448,9 @@ def _cosine_or_sine(name: str, n: int, kind: int, norm: str) -> Transform:
     if kind == 3:  # the transpose of type 2, one input of which counts half
         weights = np.ones(n)
         weights[0 if name == "dct" else -1] = 0.5
-        transform = _transposed_as_chain(_cosine_or_sine(name, n, 2, "backward"), weights)
+        transform = _transposed_as_chain(_cosine_or_sine(name, n, 2, "backward", device), weights)
     else:
-        transform = _UNNORMALISED[name, kind](n)
+        transform = _UNNORMALISED[name, kind](n, device)
     return _normalised(transform, name, n, kind, norm)
 
 
@@ -340,25 +460,26 @@ def _transposed_as_chain(transform: Transform, weights: Array) -> Transform:
     inverse_inputs, inverse_outputs = np.argsort(transform.inputs), np.argsort(transform.outputs)
     e, _, g, h = factors[-1].shape
     factors[-1] = factors[-1] * weights[inverse_outputs].reshape(e, 1, g, h)
-    return Transform(factors, inverse_outputs, inverse_inputs, len(transform.outputs))
+    cols, device = len(transform.outputs), transform.operator.device
+    return Transform(factors, inverse_outputs, inverse_inputs, cols, device)
 
 
-def _dct2(n: int) -> Transform:
+def _dct2(n: int, device: str) -> Transform:
     """2·Re(exp(-iπk/2n)·F), on even inputs followed by odd ones from behind."""
     k = np.arange(n)
     inputs = np.concatenate([k[::2], k[1::2][::-1]])
-    return _real_fourier(n, 2 * np.exp(-1j * np.pi * k / (2 * n)), np.ones(n), inputs, k, n)
+    return _real_fourier(n, 2 * np.exp(-1j * np.pi * k / (2 * n)), np.ones(n), inputs, k, n, device)
 
 
-def _dst2(n: int) -> Transform:
+def _dst2(n: int, device: str) -> Transform:
     """The same with every other input negated, and outputs from behind."""
     k = np.arange(n)
     inputs = np.concatenate([k[::2], k[1::2][::-1]])
     signs = np.where(inputs % 2, -1.0, 1.0)
-    return _real_fourier(n, 2 * np.exp(-1j * np.pi * k / (2 * n)), signs, inputs, k[::-1], n)
+    return _real_fourier(n, 2 * np.exp(-1j * np.pi * k / (2 * n)), signs, inputs, k[::-1], n, device)
 
 
-def _type4(n: int, name: str) -> Transform:
+def _type4(n: int, device: str, name: str) -> Transform:
     """2·Re of a Fourier transform between two diagonals gives outputs with even numbers up to 2n; X(2n-1-k) =
     -X(k) has the odd ones. Sines are cosines of inputs from behind, with every other output negated."""
     m = np.arange(n)
@@ -369,10 +490,10 @@ def _type4(n: int, name: str) -> Transform:
     if name == "dst":
         signs = signs * np.where(number % 2, -1.0, 1.0)
     inputs = m if name == "dct" else m[::-1]
-    return _real_fourier(n, left * signs, right, inputs, np.argsort(number), n)
+    return _real_fourier(n, left * signs, right, inputs, np.argsort(number), n, device)
 
 
-def _type1(n: int, name: str) -> Transform:
+def _type1(n: int, device: str, name: str) -> Transform:
     """A Fourier transform of the inputs and their mirror image."""
     k = np.arange(n)
     size = 2 * (n - 1) if name == "dct" else 2 * (n + 1)
@@ -382,22 +503,22 @@ def _type1(n: int, name: str) -> Transform:
             matrix[:, [0, -1]] /= 2
         else:
             matrix = 2 * np.sin(np.pi * np.outer(k + 1, k + 1) / (n + 1))
-        return Transform([matrix[None, :, :, None]])
+        return Transform([matrix[None, :, :, None]], device=device)
     if name == "dct":
         inputs = np.concatenate([k, k[-2:0:-1]])
-        return _real_fourier(size, np.ones(size), np.ones(size), inputs, k, n)
+        return _real_fourier(size, np.ones(size), np.ones(size), inputs, k, n, device)
     inputs = np.concatenate([[0], k, [0], k[::-1]])
     signs = np.concatenate([[0], np.ones(n), [0], -np.ones(n)])
-    return _real_fourier(size, np.full(size, 1j), signs, inputs, k + 1, n)
+    return _real_fourier(size, np.full(size, 1j), signs, inputs, k + 1, n, device)
 
 
-_UNNORMALISED: dict[tuple[str, int], Callable[[int], Transform]] = {
-    ("dct", 1): lambda n: _type1(n, "dct"),
+_UNNORMALISED: dict[tuple[str, int], Callable[[int, str], Transform]] = {
+    ("dct", 1): functools.partial(_type1, name="dct"),
     ("dct", 2): _dct2,
-    ("dct", 4): lambda n: _type4(n, "dct"),
-    ("dst", 1): lambda n: _type1(n, "dst"),
+    ("dct", 4): functools.partial(_type4, name="dct"),
+    ("dst", 1): functools.partial(_type1, name="dst"),
     ("dst", 2): _dst2,
-    ("dst", 4): lambda n: _type4(n, "dst"),
+    ("dst", 4): functools.partial(_type4, name="dst"),
 }
 
 
@@ -419,4 +540,4 @@ def _normalised(transform: Transform, name: str, n: int, kind: int, norm: str) -
         rows = np.ones(transform.operator.shape[0])
         rows[transform.outputs] = left
         factors = _with_diagonals(factors, rows, right[transform.inputs])
-    return Transform(factors, transform.inputs, transform.outputs, transform.shape[1])
+    return transform._with(factors)

@@ -43,6 +43,14 @@ std::size_t values_bytes(const Chain& chain, DType dtype) {
 
 }  // namespace
 
+bool may_keep_whole(const Chain& chain, DType dtype, std::size_t held, std::size_t more) {
+  if (held + more <= 3 * values_bytes(chain, dtype)) return true;
+  constexpr std::size_t small = std::size_t{1} << 20;
+  const double dense = static_cast<double>(chain.rows()) * static_cast<double>(chain.cols()) *
+                       static_cast<double>(size_of(dtype));
+  return held == 0 && (more <= small || static_cast<double>(more) <= dense / 4);
+}
+
 PackedValues::State::State(const Plan::State& plan, Allocator given)
     : chain(plan.problem.chain),
       dtype(plan.problem.dtype),
@@ -68,12 +76,12 @@ std::size_t PackedValues::State::bytes() const {
 std::vector<PackedValues::State::Fitting> PackedValues::State::ways_that_fit(
     const Step& step, const Plan::State& plan, std::span<const PackedEntry> packed) const {
   std::vector<Fitting> all;
+  const bool is_free = step.problem.operation != plan.problem.operation;
   for (const PackedEntry& entry : packed) {
     if (entry.factor != step.factor || entry.factors != step.problem.chain.size()) continue;
     for (const Implementation& implementation : backend->implementations) {
-      // The order of values as they are given belongs to whoever packed it: there is only one such kernel.
+      // Values as they are given may be read by several.
       const bool is_theirs = entry.order.is_as_given() || implementation.name == entry.order.family;
-      const bool is_free = step.problem.operation != plan.problem.operation;  // as accepted_for says
       if (!is_theirs || (!is_free && plan.forced().leaves_out(implementation.name))) continue;
       std::vector<Assessment> answer{
           {&implementation, implementation.propose(step.problem, device, &entry.order)}};
@@ -81,6 +89,11 @@ std::vector<PackedValues::State::Fitting> PackedValues::State::ways_that_fit(
       if (answer.front().proposal.refusal.empty()) all.push_back({std::move(answer.front()), &entry});
     }
   }
+  // Who is forced comes first where they can do this step, as in accepted_for.
+  const auto is_left_out = [&](const Fitting& one) {
+    return plan.forced().leaves_out(one.way.implementation->name);
+  };
+  if (!std::ranges::all_of(all, is_left_out)) std::erase_if(all, is_left_out);
   std::ranges::stable_sort(all, {}, [](const Fitting& one) { return one.way.proposal.seconds; });
   return all;
 }
@@ -172,7 +185,7 @@ std::optional<DecidedStep> PackedValues::State::choose_whole(const Problem& prob
   const Proposal& best = all.front().proposal;
   if (fits && fits->seconds <= worth_packing * best.seconds) return fits;
   DecidedStep made{whole, all.front().implementation, best.make(), best.seconds, best.packing_seconds};
-  const bool has_room = packed.empty() || bytes_of(packed) + made.executor->order().bytes <= limit();
+  const bool has_room = may_keep_whole(chain, dtype, bytes_of(packed), made.executor->order().bytes);
   if (has_room || always_keeps) return keep(std::move(made), packed);
   // Whoever asked for an implementation of whole chains by name has it, packed at each run.
   const bool is_asked_for =

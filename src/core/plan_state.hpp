@@ -90,6 +90,12 @@ struct PackedEntry {
   std::shared_ptr<void> memory;
 };
 
+/// Whether `more` bytes may be kept, of a chain's values packed as a whole, beside the `held` ones. All
+/// copies together take at most three times the bytes of the values, but for one: small factors that are
+/// multiplied together have more values than before (ten factors of 2x2 blocks, as two of 32x32 in two parts,
+/// take 6.4 times the bytes). The first copy may take a quarter of the dense matrix, or a mebibyte.
+[[nodiscard]] bool may_keep_whole(const Chain& chain, DType dtype, std::size_t held, std::size_t more);
+
 struct PackedKey {
   std::uint64_t plan;
   Batch batch;

@@ -1,13 +1,14 @@
 #include "kronsparse/profile.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "core/implementation.hpp"
 #include "core/message.hpp"
 #include "core/profile.hpp"
+#include "core/text.hpp"
 #include "core/tuned_times.hpp"
 #include "core/user_cache.hpp"
 #include "kronsparse/buffer.hpp"
@@ -67,8 +68,9 @@ std::vector<Rate> read_rates(const std::string& description, Device device) {
     const std::size_t first = lines.find('\t', begin);
     const std::size_t second = first == std::string::npos ? first : lines.find('\t', first + 1);
     if (end == std::string::npos || second == std::string::npos || second > end) return {};
-    rates.push_back({lines.substr(begin, first - begin), std::strtod(lines.c_str() + first + 1, nullptr),
-                     lines.substr(second + 1, end - second - 1)});
+    const double value = parse_real(std::string_view(lines).substr(first + 1, second - first - 1));
+    if (!(value > 0 && value <= std::numeric_limits<double>::max())) return {};
+    rates.push_back({lines.substr(begin, first - begin), value, lines.substr(second + 1, end - second - 1)});
     begin = end + 1;
   }
   return rates;

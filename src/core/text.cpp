@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <limits>
 #include <system_error>
 
 #include "core/message.hpp"
@@ -41,6 +42,13 @@ std::int64_t parse_number(std::string_view digits, std::string_view argument, st
     throw Error(ErrorCode::overflow,
                 message("{}: {} in {} does not fit in 63 bits", argument, quoted(digits), quoted(whole)));
   return value;
+}
+
+double parse_real(std::string_view text) noexcept {
+  double value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_all = parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
+  return is_all ? value : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace kronsparse

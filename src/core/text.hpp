@@ -19,6 +19,9 @@ namespace kronsparse {
 [[nodiscard]] std::int64_t parse_number(std::string_view digits, std::string_view argument,
                                         std::string_view whole);
 
+/// The number that is all of the text, whatever the locale writes for a decimal point; NaN where it is none.
+[[nodiscard]] double parse_real(std::string_view text) noexcept;
+
 /// The strings of a range with a separator between them.
 template <class Range>
 [[nodiscard]] std::string joined(const Range& strings, std::string_view separator) {

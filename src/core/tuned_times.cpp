@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/message.hpp"
+#include "core/text.hpp"
 #include "core/user_cache.hpp"
 #include "kronsparse/version.hpp"
 
@@ -56,9 +57,11 @@ std::optional<Times> parsed(const std::string& lines) {
       else
         fields.back() += lines[at];
     if (fields.size() != 5) return std::nullopt;
-    const auto number = [&](std::size_t index) { return std::strtod(fields[index].c_str(), nullptr); };
-    const TunedTime time{fields[1], number(2), number(3), number(4)};
-    if (!(time.seconds > 0 && time.packing_seconds >= 0 && time.predicted_seconds > 0)) return std::nullopt;
+    const TunedTime time{fields[1], parse_real(fields[2]), parse_real(fields[3]), parse_real(fields[4])};
+    constexpr double most = std::numeric_limits<double>::max();  // NaN and infinity are no times
+    if (!(time.seconds > 0 && time.seconds <= most && time.packing_seconds >= 0 &&
+          time.packing_seconds <= most && time.predicted_seconds > 0 && time.predicted_seconds <= most))
+      return std::nullopt;
     all[fields[0]].push_back(time);
     begin = end + 1;
   }
@@ -106,7 +109,8 @@ class Store {
     known[text] = times;
     has_any_ = true;
     if (!keeps) return;
-    Times all = known_to_file(file);  // another process may have added to it
+    const UserCacheLock alone("tuning");  // several processes of one program tune the same problems
+    Times all = known_to_file(file);      // another process may have added to it
     all[text] = std::move(times);
     static_cast<void>(file.write(lines_of(all)));
   }

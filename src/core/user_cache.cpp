@@ -1,5 +1,7 @@
 #include "core/user_cache.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -66,6 +68,19 @@ bool write_cache_file(const std::string& path, std::string_view bytes) {
   if (is_written && !failed) return true;
   fs::remove(beside, failed);
   return false;
+}
+
+UserCacheLock::UserCacheLock(std::string_view kind) {
+  const std::string folder = user_cache_folder(kind);
+  if (folder.empty()) return;
+  std::error_code ignored;
+  fs::create_directories(folder, ignored);
+  folder_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder_ >= 0) static_cast<void>(::flock(folder_, LOCK_EX));
+}
+
+UserCacheLock::~UserCacheLock() {
+  if (folder_ >= 0) static_cast<void>(::close(folder_));  // which unlocks
 }
 
 KeyedFile::KeyedFile(std::string_view kind, std::string_view version, std::string key)

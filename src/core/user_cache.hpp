@@ -24,6 +24,19 @@ namespace kronsparse {
 /// Writes a file by renaming; makes its folder. False where that cannot be done, which is no error.
 bool write_cache_file(const std::string& path, std::string_view bytes);
 
+/// Keeps other processes from changing the files of one kind while it lives, where the folder's file system
+/// can do that: who adds to a file reads it first.
+class UserCacheLock {
+ public:
+  explicit UserCacheLock(std::string_view kind);
+  ~UserCacheLock();
+  UserCacheLock(const UserCacheLock&) = delete;
+  UserCacheLock& operator=(const UserCacheLock&) = delete;
+
+ private:
+  int folder_ = -1;
+};
+
 /// A file of lines that belong to a key. Damage and other versions are told from what was written here.
 class KeyedFile {
  public:

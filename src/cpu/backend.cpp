@@ -8,6 +8,7 @@
 #include "cpu/memory.hpp"
 #include "cpu/reference.hpp"
 #include "cpu/simd/simd.hpp"
+#include "cpu/unpacked/unpacked.hpp"
 
 namespace kronsparse {
 namespace {
@@ -19,7 +20,8 @@ std::vector<DeviceInfo> cpu_devices() {
 
 std::vector<Implementation> cpu_implementations() {
   std::vector<Implementation> all;
-  for (const std::span<const Implementation> family : {amx_implementations(), simd_implementations()})
+  for (const std::span<const Implementation> family :
+       {amx_implementations(), simd_implementations(), unpacked_implementations()})
     all.insert(all.end(), family.begin(), family.end());
   all.push_back(fused_on_cpu());
   all.push_back(reference_implementation());

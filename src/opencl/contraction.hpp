@@ -52,6 +52,12 @@ struct Tile {
   return static_cast<double>(tiles_of(size, tile) * tile);
 }
 
+/// Whether neighbouring m of C are neighbours in memory: y in batch_last. Else neighbouring n of a j are
+/// nearest.
+[[nodiscard]] inline bool stores_m_first(const Problem& problem) {
+  return problem.operation != Operation::gradient && problem.layout == Layout::batch_last;
+}
+
 /// How many i there are.
 [[nodiscard]] inline std::int64_t i_count(const Problem& problem) { return problem.pattern().a; }
 

@@ -51,7 +51,8 @@ void set_vectors(Args& args, const Problem& problem, const Launch& launch) {
   const Direction j{args.c_j, args.js};
   const Direction m{args.c_m, args.m};
   const Direction n{args.c_n, args.n};
-  args.stores_vectors = are_aligned(args.c_at, m, {i, j, n}) || are_aligned(args.c_at, n, {i, j, m});
+  args.stores_vectors =
+      stores_m_first(problem) ? are_aligned(args.c_at, m, {i, j, n}) : are_aligned(args.c_at, n, {i, j, m});
   args.stores_runs = are_aligned(args.c_at, j, {i, m, n});
 }
 

@@ -83,20 +83,25 @@ double seconds_of(const Config& config, const Problem& problem, const DeviceFact
   const double turns = std::max(tiles / facts.compute_units, 1.0);
   // A GPU's compute unit needs some 256 work-items to hide how long its instructions take.
   const double share = facts.is_cpu ? 1 : std::min(1.0, turns * config.threads() / 256);
-  // Fewer sums per work-item, more of its instructions are loads.
-  const double loads = 0.5 + 2.0 * (1.0 / config.thread_m + 1.0 / config.thread_n);
+  // Fewer sums per work-item, more of its instructions are loads; fewer in a tile, its operands come more
+  // often from the device's cache. Fitted to the H200's times (docs/notes/opencl.md).
+  const double loads =
+      0.25 + 2.0 * (1.0 / config.thread_m + 1.0 / config.thread_n) + 29.0 * (1.0 / config.m + 1.0 / config.n);
   const bool is_wide = problem.dtype == DType::f64 || problem.dtype == DType::complex128;
   const double rate = facts.clock_hz * (is_wide ? 64 : 128);  // sums of a compute unit
-  const double work = (is_complex(problem.dtype) ? 4 : 1) * turns * config.j * config.m * config.n *
-                      padded(args.depth, config.chunk * config.teams) * loads / share;
+  const double sums = (is_complex(problem.dtype) ? 4 : 1) * turns * config.j * config.m * config.n *
+                      padded(args.depth, config.chunk * config.teams);
   // Runs of j shorter than both the row and a sector of 32 bytes are read more than once.
   const double run = config.j * static_cast<double>(size_of(problem.dtype));
   const bool batch_first = problem.layout == Layout::batch_first;
   const double sectors = !batch_first || config.j >= args.js || run >= 32 ? 1 : 32 / run;
   constexpr double memory_rate = 2e12;
+  const double work = sums * loads / share / rate * (1 + 0.1 * (sectors - 1));
+  const double traffic = sectors * problem.bytes() / memory_rate;
   const double cpu = facts.is_cpu ? 50 : 1;  // a copy more, by work-items that are run one after the other
-  return 10e-6 +
-         cpu * std::max(work / rate * (1 + 0.3 * (sectors - 1)), sectors * problem.bytes() / memory_rate);
+  // One hides most of the other, not all: of tiles that wait for the same bytes the one that wastes less
+  // wins.
+  return 10e-6 + cpu * (std::max(work, traffic) + 0.2 * std::min(work, traffic));
 }
 
 std::string options_for(const Problem& problem, Device device, const Config& config);
@@ -159,18 +164,20 @@ bool has_short_offsets(const Args& args, const Config& config) {
          reach(args.b_row, config.n, args.b_depth, args.b_j) < most && c_reach < most;
 }
 
-/// NVIDIA's compiler gives a work-item up to 255 registers, which leaves room for one large work-group on a
-/// multiprocessor; two hide each other's loads and stores.
-std::string register_limit(const DeviceFacts& facts, const Config& config) {
+/// NVIDIA's compiler gives a work-item some 150 registers, which leaves room for one large work-group on a
+/// multiprocessor; two hide each other's loads and stores. Sums of 8 x 8 floats fit the limit: at most some
+/// 20 numbers that change in no loop go to memory (docs/notes/opencl.md).
+std::string register_limit(const DeviceFacts& facts, const Config& config, DType dtype) {
   constexpr int registers = 65536;  // of a multiprocessor, on all of its GPUs that run OpenCL 1.2
-  if (facts.platform.find("NVIDIA") == std::string::npos || config.threads() < 192) return {};
-  return message(" -cl-nv-maxrregcount={}", std::min(registers / (2 * config.threads()) / 8 * 8, 248));
+  const bool is_large = config.threads() >= 192 && config.thread_m * config.thread_n == 64;
+  if (facts.platform.find("NVIDIA") == std::string::npos || !is_large || sum_bytes(dtype) > 4) return {};
+  return message(" -D LIMITS_REGISTERS=1 -cl-nv-maxrregcount={}",
+                 std::min(registers / (2 * config.threads()) / 8 * 8, 248));
 }
 
 std::string options_for(const Problem& problem, Device device, const Config& config) {
   const bool is_gradient = problem.operation == Operation::gradient;
   const Orders orders = orders_of(problem, config);
-  const bool stores_m_first = !is_gradient && problem.layout == Layout::batch_last;
   const bool is_short = has_short_offsets(args_of(problem, is_gradient ? 0 : panel_for(problem)), config);
   return message(
              "{} -D TILE_J={} -D TILE_M={} -D TILE_N={} -D THREAD_M={} -D THREAD_N={} -D CHUNK={} -D "
@@ -179,9 +186,9 @@ std::string options_for(const Problem& problem, Device device, const Config& con
              "-D TEAMS={} -D GROUP={}",
              common_options(problem, device), config.j, config.m, config.n, config.thread_m, config.thread_n,
              config.chunk, config.side_m, config.side_n, config.pass(), static_cast<int>(orders.a),
-             static_cast<int>(orders.b), stores_m_first, is_short ? "int" : "long", config.teams,
+             static_cast<int>(orders.b), stores_m_first(problem), is_short ? "int" : "long", config.teams,
              config.threads()) +
-         register_limit(facts_of(device), config);
+         register_limit(facts_of(device), config, problem.dtype);
 }
 
 std::shared_ptr<const Kernels> kernels_for(const Problem& problem, Device device, const Config& config) {

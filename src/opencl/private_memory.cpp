@@ -23,7 +23,7 @@ struct Choice {
   int width = 1;  ///< of the vectors
   int tile_m = 4, tile_n = 4;
   bool is_packed = false;
-  int n_tiles = 1;  ///< that a work-item takes one after the other
+  int m_tiles = 1, n_tiles = 1;  ///< that a work-item takes one after the other
   double seconds = 0;
 
   [[nodiscard]] Tile tile() const {
@@ -33,6 +33,7 @@ struct Choice {
   }
   [[nodiscard]] Tile tile_of_item() const {
     Tile all = tile();
+    all.m *= m_tiles;
     all.n *= n_tiles;
     return all;
   }
@@ -49,7 +50,10 @@ std::vector<Choice> choices_for(const Problem& problem, const DeviceFacts& facts
   const bool is_gradient = problem.operation == Operation::gradient;
   const bool batch_first = problem.layout == Layout::batch_first;
   std::vector<Choice> all;
-  if (batch_first || width == 1) all.push_back({.axis = Axis::j, .width = width});
+  if (batch_first || width == 1) {
+    all.push_back({.axis = Axis::j, .width = width});
+    all.push_back({.axis = Axis::j, .width = width, .m_tiles = 8});
+  }
   if (batch_first && width > 1 && width <= 4)
     all.push_back({.axis = Axis::j, .width = 4 * width, .tile_m = 3, .tile_n = 2});
   if (width == 1) return all;
@@ -57,8 +61,37 @@ std::vector<Choice> choices_for(const Problem& problem, const DeviceFacts& facts
     all.push_back({.axis = Axis::m, .width = width, .is_packed = true, .n_tiles = 16});
   if (!batch_first && is_gradient) all.push_back({.axis = Axis::depth, .width = width});
   if (batch_first || !is_gradient)
-    all.push_back({.axis = Axis::n, .width = width, .is_packed = !is_gradient});
+    for (const int tile_n : {4, 3})  // vectors: three for outputs that are multiples of 48
+      all.push_back({.axis = Axis::n, .width = width, .tile_n = tile_n, .is_packed = !is_gradient});
   return all;
+}
+
+constexpr double cache_of_core = 1 << 20;  // as on most CPUs of servers
+
+/// Neighbouring j that run side by side: with vectors along n they share the lines of x and y, and all of
+/// them if their values stay in the cache.
+std::int64_t j_inner_of(const Choice& choice, const Problem& problem) {
+  const Pattern& pattern = problem.pattern();
+  const double values =
+      static_cast<double>(pattern.b * pattern.c * pattern.d) * static_cast<double>(size_of(problem.dtype));
+  const bool shares = choice.axis == Axis::n && problem.layout == Layout::batch_first;
+  return shares && values <= cache_of_core ? pattern.d : 1;
+}
+
+/// Bytes that come more than once, since no cache of a core's own holds them until they are needed again.
+double bytes_again(const Choice& choice, const Args& args, const Problem& problem) {
+  if (choice.axis == Axis::n && problem.layout == Layout::batch_first) {
+    constexpr std::int64_t line = 64;
+    const std::int64_t of_line = std::min(args.js, line / static_cast<std::int64_t>(size_of(problem.dtype)));
+    return j_inner_of(choice, problem) > 1 ? 0 : problem.bytes() * static_cast<double>(of_line - 1);
+  }
+  // Values of a vector of j, which every work-item along m reads.
+  const double values =
+      static_cast<double>(problem.pattern().nnz()) * static_cast<double>(size_of(problem.dtype));
+  const double of_tile = values / static_cast<double>(i_count(problem) * tiles_of(args.js, choice.width));
+  if (choice.axis != Axis::j || problem.operation == Operation::gradient || of_tile <= cache_of_core)
+    return 0;
+  return values * static_cast<double>(tiles_of(args.m, choice.tile_of_item().m) - 1);
 }
 
 double seconds_of(const Choice& choice, const Problem& problem, const DeviceFacts& facts) {
@@ -73,10 +106,17 @@ double seconds_of(const Choice& choice, const Problem& problem, const DeviceFact
   const bool in_part = args.js % tile.j != 0 || (choice.axis == Axis::m && args.m < tile.m) ||
                        (choice.axis == Axis::n && (args.n < tile.n || args.b_row != 1));
   if (in_part) work *= 2;
+  if (choice.axis == Axis::n) work *= 1 + 0.5 / choice.tile_n;  // fewer sums for what is loaded
   const double rate = facts.compute_units * facts.clock_hz * choice.width * 2;
+  const Tile item = choice.tile_of_item();
+  const double items = static_cast<double>(i_count(problem)) *
+                       static_cast<double>(tiles_of(args.js, item.j) * tiles_of(args.m, item.m)) *
+                       static_cast<double>(tiles_of(args.n, item.n));
+  const double share = std::min(1.0, items / (4.0 * facts.compute_units));
   constexpr double memory_rate = 1e10;
   const double gpu = facts.is_cpu ? 1 : 8;  // neighbours in a GPU's work-group do not read neighbours
-  return 20e-6 + gpu * std::max(work / rate, problem.bytes() / memory_rate);
+  return 20e-6 + gpu * std::max(work / share / rate,
+                                (problem.bytes() + bytes_again(choice, args, problem)) / memory_rate);
 }
 
 PackedOrder order_of(const Problem& problem, const Choice& choice) {
@@ -105,9 +145,11 @@ Choice choose(const Problem& problem, Device device, const DeviceFacts& facts, c
 int group_of(const DeviceFacts& facts) { return facts.is_cpu ? 1 : std::min(64, facts.work_group); }
 
 std::string options_for(const Problem& problem, Device device, const Choice& choice) {
-  return message("{} -D AXIS={} -D WIDTH={} -D TILE_M={} -D TILE_N={} -D N_TILES={} -D GROUP={}",
-                 common_options(problem, device), static_cast<int>(choice.axis), choice.width, choice.tile_m,
-                 choice.tile_n, choice.n_tiles, group_of(facts_of(device)));
+  return message(
+      "{} -D AXIS={} -D WIDTH={} -D TILE_M={} -D TILE_N={} -D M_TILES={} -D N_TILES={} -D IS_PACKED={:d} -D "
+      "GROUP={}",
+      common_options(problem, device), static_cast<int>(choice.axis), choice.width, choice.tile_m,
+      choice.tile_n, choice.m_tiles, choice.n_tiles, choice.is_packed, group_of(facts_of(device)));
 }
 
 std::shared_ptr<const Kernels> kernels_for(const Problem& problem, Device device, const Choice& choice) {
@@ -126,9 +168,11 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
           .seconds = seconds_of(choice, problem, facts),
           .packing_seconds = choice.is_packed ? packing_seconds(problem, facts) : 0,
           .make = [problem, device, choice, order]() -> std::unique_ptr<Executor> {
-            return std::make_unique<ContractionExecutor>(
-                problem, device, order, kernels_for(problem, device, choice),
-                Launch{.tile = choice.tile_of_item(), .is_of_item = true});
+            return std::make_unique<ContractionExecutor>(problem, device, order,
+                                                         kernels_for(problem, device, choice),
+                                                         Launch{.tile = choice.tile_of_item(),
+                                                                .is_of_item = true,
+                                                                .j_inner = j_inner_of(choice, problem)});
           }};
 }
 

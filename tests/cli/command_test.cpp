@@ -230,7 +230,18 @@ TEST_F(CommandTest, TuneMeasuresAndInfoSaysSo) {
 
   EXPECT_TRUE(
       contains(run("tune --device cpu --min-time 0.001 '" + problem + "'", "KRONSPARSE_CACHE_DIR=").out,
-               "nothing is kept"));
+               "nothing is kept: KRONSPARSE_CACHE_DIR is empty"));
+  EXPECT_TRUE(contains(run("tune --device cpu --min-time 0.001 '" + problem + "'",
+                           "env -u KRONSPARSE_CACHE_DIR -u XDG_CACHE_HOME -u HOME")
+                           .out,
+                       "nothing is kept: HOME is not set"));
+  write("no_folder", "a file where the folder should be");
+  const std::string unwritable = "KRONSPARSE_CACHE_DIR=no_folder";
+  const CommandResult lost = run("tune --device cpu --min-time 0.001 '" + problem + "'", unwritable);
+  EXPECT_EQ(lost.exit_code, 0) << lost.err;
+  EXPECT_TRUE(contains(lost.out, "not kept: no_folder/tuning/")) << lost.out;
+  EXPECT_FALSE(Json::parse(
+      run("tune --device cpu --min-time 0.001 --json '" + problem + "'", unwritable).out)["is_kept"]);
   EXPECT_EQ(run("tune").exit_code, 2);
   EXPECT_EQ(run("tune --most 0 '" + problem + "'").exit_code, 2);
   EXPECT_EQ(run("run --help", "KRONSPARSE_TUNE=x").exit_code, 0);
@@ -249,6 +260,8 @@ TEST_F(CommandTest, ProfileMeasuresADevice) {
   const CommandResult text = run("profile --device cpu", folder);
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_TRUE(contains(text.out, "copy")) << text.out;
+  EXPECT_TRUE(contains(text.out, "\nkept for programs")) << text.out;
+  EXPECT_TRUE(contains(run("profile --device cpu", "KRONSPARSE_CACHE_DIR=").out, "\nnot kept")) << text.out;
   const Json json = Json::parse(run("profile --device cpu --show --json", folder).out);
   EXPECT_EQ(json["rates"][0]["name"], "copy");
   EXPECT_GT(json["rates"][0]["value"].get<double>(), 0);

@@ -67,6 +67,16 @@ TEST_F(SignalTest, WhatWasThereStays) {
   EXPECT_EQ(files(), 1U);
 }
 
+// Some libraries install one, which ends the process after it has tidied up its own files.
+TEST_F(SignalTest, AnotherHandlerComesAfterwards) {
+  const auto handler = [](int) { _exit(9); };
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const int status = status_of_write(signal, handler);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 9) << signal;
+    EXPECT_EQ(files(), 0U) << signal;
+  }
+}
+
 // As nohup and a shell's background ask for, and what ends nothing anyway.
 TEST_F(SignalTest, IgnoredSignalsAreIgnored) {
   for (const int signal : {SIGINT, SIGHUP}) {

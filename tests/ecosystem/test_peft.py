@@ -185,6 +185,33 @@ def test_checkpoints_are_those_of_peft(name, tmp_path):
     torch.testing.assert_close(ours.accelerate(loaded)(x), theirs(x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("factors", [1, 2, 3])
+def test_nothing_of_the_size_of_x_is_kept_but_x_and_y(factors):
+    """However many factors there are: training takes as much memory with three as with one."""
+    _, accelerated = pair(boft(factors, 4, target_modules=["first"]))
+    layer, x = accelerated.base_model.model.first, torch.randn(1000, 64, requires_grad=True)
+    kept = {}
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda one: kept.setdefault(one.data_ptr(), one), lambda one: one
+    ):
+        layer(x)
+    assert sum(one.numel() for one in kept.values() if one.numel() >= x.numel()) == 1000 * (64 + 96)
+
+
+@pytest.mark.parametrize("name", ["boft1", "boft2", "oft"])
+def test_gradients_of_gradients(name):
+    theirs, accelerated = pair(CONFIGS[name])
+    x = torch.randn(5, 64)
+    found = []
+    for model in (theirs, accelerated):
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        first = torch.autograd.grad(model(x).square().sum(), parameters, create_graph=True)
+        sum(one.square().sum() for one in first).backward()
+        found.append([p.grad for p in parameters])
+    for wanted, ours_ in zip(*found, strict=True):
+        torch.testing.assert_close(ours_, wanted, rtol=1e-3, atol=1e-3 * float(wanted.abs().max()))
+
+
 def test_memory_of_permutations_is_given_back_and_restored():
     theirs, accelerated = pair(CONFIGS["boft2"])
     layer = theirs.base_model.model.first
@@ -292,9 +319,52 @@ def test_unload_gives_the_chain_back(small):
     assert isinstance(model.unload().first, KSLinear)
 
 
-def test_variants_that_need_the_matrix_are_refused(small):
-    with pytest.raises(ValueError):
-        peft.get_peft_model(small, lora(target_modules=["first"], use_dora=True))
+def test_adapters_that_only_some_layers_have_are_merged_one_after_the_other(small):
+    model = peft.get_peft_model(small, lora(target_modules=["first", "second"]))
+    model.add_adapter("other", lora(r=2, target_modules=["first"]))
+    model.base_model.set_adapter(["default", "other"])
+    x = torch.randn(5, 64)
+    wanted = model(x)
+    model.merge_adapter(["other"])
+    assert isinstance(model.base_model.model.second.base_layer, KSLinear)
+    model.merge_adapter(["default"])
+    torch.testing.assert_close(model(x), wanted, rtol=1e-3, atol=1e-4)
+    copied = copy.deepcopy(model)
+    for one in (model, copied):
+        one.unmerge_adapter()
+        assert torch.equal(one(x), wanted)
+        assert isinstance(one.base_model.model.second.base_layer, KSLinear)
+
+
+def test_a_merge_that_fails_leaves_the_chain(small):
+    model = peft.get_peft_model(small, lora(target_modules=["first"]))
+    layer = model.base_model.model.first
+    with torch.no_grad():
+        layer.lora_A["default"].weight[0, 0] = float("nan")
+    with pytest.raises(ValueError, match="NaNs detected"):
+        model.merge_adapter(safe_merge=True)
+    assert isinstance(layer.base_layer, KSLinear) and not layer.merged
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"use_dora": True}, "config: .*use_dora.*a KSLinear takes LoRA and rsLoRA alone"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights: 'pissa' given for a KSLinear, must not change"),
+        ({"init_lora_weights": "olora"}, "init_lora_weights: 'olora' given"),
+    ],
+)
+def test_variants_that_need_the_matrix_are_refused(small, options, message):
+    with pytest.raises(ValueError, match=message):
+        peft.get_peft_model(small, lora(target_modules=["first"], **options))
+
+
+@pytest.mark.parametrize("options", [{"use_rslora": True}, {"lora_bias": True}, {"lora_dropout": 0.5}])
+def test_options_of_lora_that_leave_the_matrix_alone(small, options):
+    model = peft.get_peft_model(small, lora(target_modules=["first"], **options)).eval()
+    x = torch.randn(5, 64)
+    wanted = model(x)
+    torch.testing.assert_close(model.merge_and_unload()(x), wanted, rtol=1e-3, atol=1e-4)
 
 
 # The benchmark.
@@ -303,7 +373,7 @@ def test_variants_that_need_the_matrix_are_refused(small):
 @pytest.mark.parametrize("copied", [True, False])
 def test_the_benchmark_compares_before_it_times(copied, tmp_path, capsys):
     from kronsparse.bench.__main__ import main
-    from kronsparse.bench.results import read_files
+    from kronsparse.bench.results.rows import read_files
 
     path = tmp_path / "peft.jsonl"
     command = ["peft", "--device", "cpu", "--size", "tiny", "--tokens", "8", "--runs", "1"]
@@ -317,7 +387,7 @@ def test_the_benchmark_compares_before_it_times(copied, tmp_path, capsys):
 
 
 def test_copies_compute_what_peft_does():
-    from kronsparse.bench.peft_contenders import CopiedBoft
+    from kronsparse.bench.networks.peft_contenders import CopiedBoft
 
     for factors in (1, 2, 3):
         theirs = peft.get_peft_model(Small(), boft(factors, 4))

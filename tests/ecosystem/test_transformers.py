@@ -10,7 +10,7 @@ import peft
 import pytest
 import torch
 import transformers
-from kronsparse.torch import KSLinear, LazyMatrix, convert, report_of, to_dense
+from kronsparse.torch import KSLinear, LazyMatrix, convert, freeze, report_of, to_dense
 from kronsparse.transformers import KronsparseConfig
 from torch import nn
 
@@ -117,17 +117,27 @@ def test_dense_weights_beside_the_configuration_of_chains_are_factorised(tmp_pat
     assert torch.equal(loaded(TOKENS).logits, small(TOKENS).logits)
 
 
-def test_a_file_that_the_command_converted(tmp_path, monkeypatch):
+def test_pickled_dense_weights_beside_the_configuration_of_chains(tmp_path):
+    model = llama()
+    small = convert(model, RULES)
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    small.config.save_pretrained(tmp_path)
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert torch.equal(loaded(TOKENS).logits, small(TOKENS).logits)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.safetensors.index.json"])
+def test_a_file_that_the_command_converted(name, tmp_path, monkeypatch):
     from kronsparse.__main__ import main
 
     model = llama()
-    model.save_pretrained(tmp_path / "dense")
+    model.save_pretrained(tmp_path / "dense", max_shard_size="50KB" if "index" in name else "5GB")
     small = convert(model, RULES)
     (tmp_path / "small").mkdir()
     (tmp_path / "rules.toml").write_text('[[rule]]\nchain = "monarch(blocks=8)"\n')
     monkeypatch.chdir(tmp_path)
-    command = "kronsparse convert dense/model.safetensors --config dense/config.json --rules rules.toml"
-    monkeypatch.setattr(sys, "argv", [*command.split(), "small/model.safetensors"])
+    command = f"kronsparse convert dense/{name} --config dense/config.json --rules rules.toml small/{name}"
+    monkeypatch.setattr(sys, "argv", command.split())
     assert main() == 0
     loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "small")
     assert torch.equal(loaded(TOKENS).logits, small(TOKENS).logits)
@@ -188,8 +198,69 @@ def test_wrong_configurations(tmp_path):
     config = json.loads(path.read_text())
     config["quantization_config"]["chains"] = {"wrong": "1x2x2x1"}
     path.write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=r"chains: wrong, \.\.\. given, must be names of layers"):
+    with pytest.raises(ValueError, match="chains: wrong given, must be names of layers"):
         transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+
+
+def test_chains_of_layers_that_the_model_has_not_are_no_new_weights(tmp_path):
+    """A part that is missing as a whole may be; a layer beside others may not."""
+    small = convert(llama(), RULES)
+    small.save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    chains = config["quantization_config"]["chains"]
+    chains["other_head.dense"] = "1x2x2x1"
+    path.write_text(json.dumps(config))
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert torch.equal(loaded(TOKENS).logits, small(TOKENS).logits)
+    chains["model.layers.0.mlp.experts.0"] = "1x2x2x1"
+    path.write_text(json.dumps(config))
+    for kind in (transformers.AutoModelForCausalLM, transformers.AutoModel):
+        with pytest.raises(ValueError, match=r"chains: model\.layers\.0\.mlp\.experts\.0 given"):
+            kind.from_pretrained(tmp_path)
+
+
+def test_half_precision_shards_and_dtypes(tmp_path):
+    small = convert(llama(), RULES).bfloat16()
+    small.save_pretrained(tmp_path, max_shard_size="50KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    for dtype, wanted in ((None, torch.bfloat16), ("auto", torch.bfloat16), (torch.float32, torch.float32)):
+        loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=dtype)
+        for one, other in zip(loaded.parameters(), small.parameters(), strict=True):
+            assert one.dtype == wanted and torch.equal(one, other.to(wanted))
+
+
+def test_mixtures_of_experts():
+    """Experts are tensors of three dimensions, and no layers: they stay."""
+    settings = transformers.MixtralConfig(
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=128,
+        num_local_experts=4,
+    )
+    model = transformers.MixtralForCausalLM(settings).eval()
+    small = convert(model, RULES)
+    assert report_of(small).chains and all("self_attn" in name for name in report_of(small).chains)
+    torch.testing.assert_close(small(TOKENS).logits, to_dense(small)(TOKENS).logits, rtol=1e-4, atol=1e-4)
+
+
+def test_images():
+    settings = transformers.ViTConfig(
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=128,
+        image_size=32,
+        patch_size=8,
+    )
+    model = transformers.ViTForImageClassification(settings).eval()
+    small = convert(model, RULES)
+    assert len(chains_in(small)) == 12
+    x = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(small(x).logits, to_dense(small)(x).logits, rtol=1e-4, atol=1e-4)
 
 
 def test_generate():
@@ -260,6 +331,8 @@ def test_device_map_and_offloading(tmp_path):
     accelerate.cpu_offload(small, execution_device="cpu")
     with torch.no_grad():
         assert torch.equal(small(TOKENS).logits, wanted)
+    with pytest.raises(RuntimeError, match="factor0 is offloaded by accelerate"):
+        freeze(small)
     with pytest.raises(ValueError, match="moved by a hook of accelerate"):
         convert(accelerate.cpu_offload(llama(), execution_device="cpu"), RULES, inplace=True)
 

@@ -10,10 +10,11 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import torch
-from kronsparse.bench import machine, run
-from kronsparse.bench.ceilings import Ceilings
-from kronsparse.bench.devices import CudaDevice
-from kronsparse.bench.results import read_rows
+from kronsparse.bench import run
+from kronsparse.bench.measuring import machine
+from kronsparse.bench.measuring.ceilings import Ceilings
+from kronsparse.bench.measuring.devices import CudaDevice
+from kronsparse.bench.results.rows import read_rows
 
 CEILINGS = Ceilings(1e10, {"f32": 1e10})
 
@@ -159,10 +160,10 @@ class FakeNvml:
 def shorten_windows(monkeypatch):
     """And nobody waits for them: returns their clock, which is that of what is pretended here too."""
     clock = Clock()
-    monkeypatch.setattr("kronsparse.bench.energy_contest.time", clock)
+    monkeypatch.setattr("kronsparse.bench.measuring.energy_contest.time", clock)
     monkeypatch.setitem(globals(), "time", clock)
     for name, seconds in (("WINDOW_S", 0.05), ("SETTLING_S", 0.01), ("CHUNK_S", 0.002)):
-        monkeypatch.setattr(f"kronsparse.bench.energy_contest.{name}", seconds)
+        monkeypatch.setattr(f"kronsparse.bench.measuring.energy_contest.{name}", seconds)
     return clock
 
 

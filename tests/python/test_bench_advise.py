@@ -4,9 +4,9 @@ import pytest
 from bench_helpers import row, run_record, write
 from kronsparse.bench.__main__ import main
 from kronsparse.bench.advise import Advice, Experience, Layer, advise, not_told_apart, parameters
-from kronsparse.bench.elsewhere import Elsewhere
-from kronsparse.bench.problems import Problem
-from kronsparse.bench.proposals import Proposal, proposals, two_factors
+from kronsparse.bench.problems.problem import Problem
+from kronsparse.bench.problems.proposals import Proposal, proposals, two_factors
+from kronsparse.bench.results.elsewhere import Elsewhere
 from kronsparse.chains import Pattern, checked, monarch
 
 LAYER = Layer(1024, 1024, "f32", "fp32", "batch_first", 100)

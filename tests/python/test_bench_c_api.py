@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from kronsparse.bench import c_api
+from kronsparse.bench.measuring import c_api
 
 SOURCE = Path(os.environ.get("KRONSPARSE_SOURCE", Path(__file__).parents[2]))
 HEADER = SOURCE / "include" / "kronsparse" / "kronsparse.h"

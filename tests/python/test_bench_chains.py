@@ -2,10 +2,11 @@
 
 import pytest
 from bench_helpers import CEILINGS, run_record
-from kronsparse.bench import chains, chains_section, plots
+from kronsparse.bench import chains
 from kronsparse.bench.__main__ import main
-from kronsparse.bench.ceilings import Ceilings
-from kronsparse.bench.results import read_rows
+from kronsparse.bench.measuring.ceilings import Ceilings
+from kronsparse.bench.reporting import chains_section, plots
+from kronsparse.bench.results.rows import read_rows
 
 QUICK = ["chains", "--device", "cpu", "--dtypes", "f32", "--batch", "5", "--limit", "1"]
 

@@ -8,8 +8,8 @@ import pytest
 from bench_helpers import row, run_record, write
 from kronsparse.bench import report
 from kronsparse.bench.__main__ import main
-from kronsparse.bench.number_tables import TABLES
 from kronsparse.bench.numbers import filled
+from kronsparse.bench.reporting.number_tables import TABLES
 
 SOURCE = Path(os.environ.get("KRONSPARSE_SOURCE", Path(__file__).parents[2]))
 needs_results = pytest.mark.skipif(
@@ -84,7 +84,7 @@ def test_numbers_inline_and_in_lines(tmp_path):
     text = "on <!-- numbers: win-share f16 default batch_last bmm r.jsonl -->?<!-- end --> of them"
     assert "-->100 %<!-- end --> of them" in filled(text, tmp_path)
     lines = "<!-- numbers: gpu-summary r.jsonl -->\n<!-- end -->"
-    assert "\n| f16 batch_last | 1 | 1.00 | on 100 % | 2.0 | on 42 % |\n<!-- end -->" in filled(
+    assert "\n| f16 batch_last | 1 | 1.00 | on 100 % | 2.0 |  | on 42 % |\n<!-- end -->" in filled(
         lines, tmp_path
     )
     ceilings = "<!-- numbers: ceilings r.jsonl -->?<!-- end -->"

@@ -5,7 +5,7 @@ import argparse
 import pytest
 import torch
 from kronsparse.bench import layers
-from kronsparse.bench.results import read_rows
+from kronsparse.bench.results.rows import read_rows
 from kronsparse.chains import Pattern
 
 

@@ -10,18 +10,18 @@ from unittest import mock
 import pytest
 import torch
 from bench_helpers import CEILINGS, FakeNvml, pretend_gpu, shorten_windows
-from kronsparse.bench.answers import TORCH_DTYPES, Checker, Errors, is_right, is_sound
-from kronsparse.bench.arena import Arena, draw_values
-from kronsparse.bench.c_api import Library, find_library
-from kronsparse.bench.ceilings import Ceilings, Probe
-from kronsparse.bench.contest import PROBE_RUNS, Contest, Table, hold_contest
-from kronsparse.bench.devices import CpuDevice, Rotation
-from kronsparse.bench.energy import EnergyUnavailableError, NvmlMeter, RaplMeter, open_meter
-from kronsparse.bench.energy_contest import _measured, hold_energy_contest, idle_watts, observe
-from kronsparse.bench.problems import Problem
-from kronsparse.bench.spellings import FAMILIES, GPU_FAMILIES, spellings_for
-from kronsparse.bench.suites import SUITES
-from kronsparse.bench.timing import interleaved
+from kronsparse.bench.measuring.answers import TORCH_DTYPES, Checker, Errors, is_right, is_sound
+from kronsparse.bench.measuring.arena import Arena, draw_values
+from kronsparse.bench.measuring.c_api import Library, find_library
+from kronsparse.bench.measuring.ceilings import Ceilings, Probe
+from kronsparse.bench.measuring.contest import PROBE_RUNS, Contest, Table, hold_contest
+from kronsparse.bench.measuring.devices import CpuDevice, Rotation
+from kronsparse.bench.measuring.energy import EnergyUnavailableError, NvmlMeter, RaplMeter, open_meter
+from kronsparse.bench.measuring.energy_contest import _measured, hold_energy_contest, idle_watts, observe
+from kronsparse.bench.measuring.timing import interleaved
+from kronsparse.bench.problems.problem import Problem
+from kronsparse.bench.problems.suites import SUITES
+from kronsparse.bench.rivals.spellings import FAMILIES, GPU_FAMILIES, spellings_for
 from kronsparse.chains import Pattern
 
 PATTERN = Pattern(2, 3, 5, 4)
@@ -82,7 +82,7 @@ def test_halves_are_timed_by_turns_with_f32():
 
 
 def test_rates_of_the_probe(monkeypatch):
-    monkeypatch.setattr("kronsparse.bench.ceilings._CPU_SIZES", (64, 1 << 12))
+    monkeypatch.setattr("kronsparse.bench.measuring.ceilings._CPU_SIZES", (64, 1 << 12))
     probe = Probe(CpuDevice("cpu"))
     for call in probe.calls:
         call()
@@ -201,7 +201,10 @@ def test_buffers_are_rotated_beyond_the_cache(pretended):
     assert abs(float(operands[0][0].std()) - 1) < 0.1  # standard normal
     library = SimpleNamespace(plan=None, predict=None)
     rows = hold_contest(Table(arena, CEILINGS, library), problem, ["bmm", "strided"])
-    assert min(row["runs"] for row in rows if row["status"] == "ok") >= 10
+    runs = {}  # of each family's fastest spelling; others keep the time of their trial
+    for found in rows:
+        runs[found["contender"]] = max(runs.get(found["contender"], 0), found.get("runs", 0))
+    assert min(runs[name] for name in ("bmm", "strided")) >= 10
 
 
 def test_ours_runs_on_the_stream_of_the_moment(pretended, monkeypatch):
@@ -222,7 +225,7 @@ def test_ours_runs_on_the_stream_of_the_moment(pretended, monkeypatch):
 
     monkeypatch.setattr(pretended, "stream", lambda: current[0])
     library = SimpleNamespace(plan=lambda *_: Plan(), predict=lambda *_: 1.0)
-    monkeypatch.setattr("kronsparse.bench.contest.is_right", lambda *_: True)
+    monkeypatch.setattr("kronsparse.bench.measuring.contest.is_right", lambda *_: True)
     with Contest(Table(Arena(pretended, [problem]), CEILINGS, library), problem) as contest:
         contest.enter(["kronsparse"])
         assert set(used) == {7}
@@ -270,13 +273,13 @@ def test_a_gpu_without_a_counter_is_refused(monkeypatch):
         NvmlMeter(FakeNvml(status=3), "GPU-x")
     with pytest.raises(EnergyUnavailableError, match="stands at zero"):
         NvmlMeter(FakeNvml(scale=0), "GPU-x")
-    monkeypatch.setattr("kronsparse.bench.energy.NVML", "libno-such-library.so")
+    monkeypatch.setattr("kronsparse.bench.measuring.energy.NVML", "libno-such-library.so")
     with pytest.raises(EnergyUnavailableError, match="cannot be loaded"):
         open_meter("cuda:0")
 
 
 def test_a_counter_that_stands_still_is_refused(monkeypatch):
-    monkeypatch.setattr("kronsparse.bench.energy_contest.LONGEST_TICK_S", 0.02)
+    monkeypatch.setattr("kronsparse.bench.measuring.energy_contest.LONGEST_TICK_S", 0.02)
     stuck = SimpleNamespace(joules=lambda: 1.0, name="it")
     with pytest.raises(EnergyUnavailableError, match="has not moved"):
         observe(stuck, lambda: None)

@@ -6,10 +6,12 @@ import math
 import pytest
 import torch
 from bench_helpers import pretend_gpu, run_record
-from kronsparse.bench import models, models_section, pipeline, profiling, replacing, scenes
+from kronsparse.bench import models
 from kronsparse.bench.__main__ import main
-from kronsparse.bench.results import read_rows
-from kronsparse.bench.timing import Effort
+from kronsparse.bench.measuring.timing import Effort
+from kronsparse.bench.networks import pipeline, profiling, replacing, scenes
+from kronsparse.bench.reporting import models_section
+from kronsparse.bench.results.rows import read_rows
 from kronsparse.chains import monarch
 from kronsparse.torch import KSLinear
 from torch import nn

@@ -5,18 +5,19 @@ import math
 import pytest
 import torch
 from bench_helpers import row, run_in_process, run_record, write
-from kronsparse.bench import answers, random_suite
 from kronsparse.bench.__main__ import main
-from kronsparse.bench.answers import Checker
-from kronsparse.bench.arena import Arena, draw_values
-from kronsparse.bench.dataset import collect
-from kronsparse.bench.devices import CpuDevice
-from kronsparse.bench.problems import Problem
-from kronsparse.bench.random_section import percentile
-from kronsparse.bench.random_suite import random_cases
+from kronsparse.bench.measuring import answers
+from kronsparse.bench.measuring.answers import Checker
+from kronsparse.bench.measuring.arena import Arena, draw_values
+from kronsparse.bench.measuring.devices import CpuDevice
+from kronsparse.bench.problems import random_suite
+from kronsparse.bench.problems.problem import Problem
+from kronsparse.bench.problems.random_suite import random_cases
+from kronsparse.bench.problems.suites import SUITES
 from kronsparse.bench.report import build
-from kronsparse.bench.suites import SUITES
-from kronsparse.bench.verdict import summary
+from kronsparse.bench.reporting.verdict import summary
+from kronsparse.bench.results.dataset import collect
+from kronsparse.bench.results.statistics import percentile
 from kronsparse.chains import Pattern
 
 
@@ -26,7 +27,7 @@ def small(monkeypatch):
     for name, bounds in (("COUNTS", (1, 4)), ("SIZES", (2, 9)), ("DISTANCES", (1, 5)), ("BATCHES", (4, 9))):
         monkeypatch.setattr(random_suite, name, bounds)
     monkeypatch.setattr(random_suite, "LEAST_BYTES", 100)
-    monkeypatch.setattr("kronsparse.bench.ceilings._CPU_SIZES", (16, 1 << 12))
+    monkeypatch.setattr("kronsparse.bench.measuring.ceilings._CPU_SIZES", (16, 1 << 12))
 
 
 def test_a_seed_gives_the_same_problems_everywhere():
@@ -120,10 +121,34 @@ def test_the_exam_is_reported_apart_from_the_grid():
         "67% (target 85%: **missed**)",
         "0.50 (target 0.7: **missed**)",
     ]
-    assert "furthest behind a rival: 2x4x4x1 B=8 0.50 (triton)" in printed
+    assert "furthest behind a rival: 2x4x4x1 0.50 (triton)" in printed
     assert "1x2x2x1" in printed.split("Problems nobody tuned for")[1].split("## f16 batch_last")[1]
     titles = [section.title for section in build(rows).sections]
     assert "Problems nobody tuned for" in titles
+
+
+def exam_cells(rows, start):
+    (line,) = [one for one in "\n".join(summary(rows)).splitlines() if one.startswith(start)]
+    return [cell.strip() for cell in line.strip("|").split("|")][2:]
+
+
+@pytest.mark.parametrize(
+    ("rates", "median"),
+    [
+        ({"f32": 1e12, "tf32": 1e12}, "1.33 (target 1.5: reached)"),
+        ({"f32": 1e12}, "4.00"),  # over another floor, which is not what the target is of
+    ],
+)
+def test_the_grid_is_judged_beside_everyone(rates, median):
+    pattern, floor = "1x48x48x1", {"bytes": 1e12, "flops": 1e12, "batch": 25088, "dtype": "f32"}
+    rows = [run_record(ceilings={"copy_bytes": 1e12, "gemm_flops": rates})]
+    rows += [row(pattern, "kronsparse", 4.0, **floor), row(pattern, "bmm", 3.0, **floor)]
+    rows += [row("1x48x48x2", "kronsparse", 4.0, **floor), row("1x48x48x2", "triton", 5.0, **floor)]
+    rows.append(row("1x48x48x7", "kronsparse", 99.0, **floor))  # which is not of the grid
+    cells = exam_cells(rows, "| f32 fp32 | batch_last | 2 |")
+    least = "0.75"  # a loss counts, though only bmm took part
+    told = "100% of 1 (target 95%: reached)" if "tf32" in rates else "100% of 1"
+    assert cells == ["2", median, cells[2], "0% of 1", told, least]
 
 
 def test_f32_is_held_against_three_products_in_tf32():

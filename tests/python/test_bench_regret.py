@@ -2,16 +2,16 @@
 
 import pytest
 from bench_helpers import CEILINGS, row, run_record, write
-from kronsparse.bench import machine
 from kronsparse.bench.__main__ import main
-from kronsparse.bench.c_api import Library, find_library
-from kronsparse.bench.ceilings import Ceilings
-from kronsparse.bench.contest import Contender
-from kronsparse.bench.problems import Problem
-from kronsparse.bench.regret_section import regret_section
-from kronsparse.bench.regret_sweep import regret_row
-from kronsparse.bench.results import read_rows
-from kronsparse.bench.timing import Timing
+from kronsparse.bench.measuring import machine
+from kronsparse.bench.measuring.c_api import Library, find_library
+from kronsparse.bench.measuring.ceilings import Ceilings
+from kronsparse.bench.measuring.contest import Contender
+from kronsparse.bench.measuring.regret_sweep import regret_row
+from kronsparse.bench.measuring.timing import Timing
+from kronsparse.bench.problems.problem import Problem
+from kronsparse.bench.reporting.regret_section import regret_section
+from kronsparse.bench.results.rows import read_rows
 from kronsparse.chains import Pattern
 
 PROBLEM = Problem("f32", "batch_first", Pattern(2, 8, 8, 4), 32, ("fp32",))

@@ -12,15 +12,16 @@ from pathlib import Path
 
 import pytest
 from bench_helpers import row, run_record, write
-from kronsparse.bench import head_section, paper, paper_sections, report
+from kronsparse.bench import report
 from kronsparse.bench.__main__ import main
-from kronsparse.bench.dataset import both_layouts, collect, halves_over_f32
-from kronsparse.bench.document import to_html, to_markdown
-from kronsparse.bench.plots import Box
-from kronsparse.bench.results import read_files
-from kronsparse.bench.statistics import log_regression, median, wins
-from kronsparse.bench.suites import SUITES
-from kronsparse.bench.verdict import summary
+from kronsparse.bench.problems.suites import SUITES
+from kronsparse.bench.reporting import head_section, paper, paper_sections
+from kronsparse.bench.reporting.document import to_html, to_markdown
+from kronsparse.bench.reporting.plots import Box
+from kronsparse.bench.reporting.verdict import summary
+from kronsparse.bench.results.dataset import both_layouts, collect, halves_over_f32
+from kronsparse.bench.results.rows import read_files
+from kronsparse.bench.results.statistics import log_regression, median, wins
 from kronsparse.chains import Pattern
 
 SOURCE = Path(os.environ.get("KRONSPARSE_SOURCE", Path(__file__).parents[2]))
@@ -175,7 +176,7 @@ def test_every_item_of_the_paper_is_listed_with_a_link(page):
     missing = {"Table 3", "Table 7", "Table 8", "Figure 12", "Figure 15"}
     assert {cells[0] for cells in listed if cells[2] == "not measured here"} == missing
     whole = page.read_text()
-    linked = re.findall(r'<td><a href="#([^"]+)">', whole)
+    linked = re.findall(r'<td class="left[^"]*"><a href="#([^"]+)">', whole)
     assert len(linked) >= 17 and all(f'<section id="{one}">' in whole for one in linked)
     titles = re.findall(r"^## (.*)$", text, re.MULTILINE)
     numbered = [title.split(":")[0] for title in titles if re.match(r"(Table|Figure) \d+\w?: ", title)]
@@ -525,6 +526,22 @@ def test_compare_does_not_fail_on_noise(tmp_path, capsys, noise, commit, code, t
     assert told in capsys.readouterr().out
     if commit == "b":  # noise that is given counts
         assert main(["compare", first, second, "--noise", "3"]) == 1
+
+
+@pytest.mark.parametrize(("slow", "ratio", "code"), [(2, 1.2, 0), (2, 1.5, 1), (12, 1.2, 1)])
+def test_compare_takes_a_few_outliers_for_noise(tmp_path, capsys, slow, ratio, code):
+    files = []
+    for name in ("a", "b"):
+        rows = [run_record(commit=name)]
+        for at in range(100):
+            is_after = name == "b"
+            ours = ratio if is_after and at < slow else 1.0
+            rows.append(row(f"{at + 1}x4x4x2", "kronsparse", ours))
+            rows.append(row(f"{at + 1}x4x4x2", "bmm", 1.25 if is_after and at in (7, 70) else 1.0))
+        files.append(write(tmp_path / name, rows))
+    assert main(["compare", *files]) == code
+    printed = capsys.readouterr().out
+    assert f"{slow} slower" in printed and ("rivals that have not changed: noise" in printed) == (code == 0)
 
 
 def test_compare_allows_for_a_slower_machine(tmp_path, capsys):

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 from bench_helpers import pretend_gpu, run_in_process
-from kronsparse.bench import cutensor_rival, spellings, sweep
-from kronsparse.bench.cutensor_rival import Cutensor, find_cutensor, product_with
-from kronsparse.bench.spellings import spellings_for, why_missing
+from kronsparse.bench.measuring import sweep
+from kronsparse.bench.rivals import cutensor_rival, spellings
+from kronsparse.bench.rivals.cutensor_rival import Cutensor, find_cutensor, product_with
+from kronsparse.bench.rivals.spellings import spellings_for, why_missing
 from kronsparse.chains import Pattern
 
 LAYOUTS = ["batch_first", "batch_last"]
@@ -170,7 +171,7 @@ def test_both_loops_and_both_transposings_are_tried():
 
 INTERPRETED = """
 import torch
-from kronsparse.bench import triton_rival
+from kronsparse.bench.rivals import triton_rival
 torch.manual_seed(1)
 for layout in ("batch_first", "batch_last"):
     for a, b, c, d, n in ((2, 3, 5, 4, 7), (1, 40, 70, 1, 130), (3, 33, 16, 2, 65)):

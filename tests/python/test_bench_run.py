@@ -18,17 +18,18 @@ import pytest
 import torch
 from bench_helpers import CEILINGS, Clock, FakeNvml, pretend_gpu, run_in_process, run_record, shorten_windows
 from kronsparse import _native
-from kronsparse.bench import accuracy, machine, sweep
+from kronsparse.bench import accuracy
 from kronsparse.bench.__main__ import main
-from kronsparse.bench.arena import Arena
-from kronsparse.bench.c_api import Library, find_library
-from kronsparse.bench.contest import Contender, Table, hold_contest
-from kronsparse.bench.devices import CpuDevice
-from kronsparse.bench.energy import NvmlMeter
-from kronsparse.bench.problems import Problem
-from kronsparse.bench.results import Results, default_path, read_rows
-from kronsparse.bench.small_batch import SmallContest
-from kronsparse.bench.suites import SUITES
+from kronsparse.bench.measuring import machine, sweep
+from kronsparse.bench.measuring.arena import Arena
+from kronsparse.bench.measuring.c_api import Library, find_library
+from kronsparse.bench.measuring.contest import Contender, Table, hold_contest
+from kronsparse.bench.measuring.devices import CpuDevice
+from kronsparse.bench.measuring.energy import NvmlMeter
+from kronsparse.bench.measuring.small_batch import SmallContest
+from kronsparse.bench.problems.problem import Problem
+from kronsparse.bench.problems.suites import SUITES
+from kronsparse.bench.results.rows import Results, default_path, read_rows
 from kronsparse.chains import Pattern
 
 TWO = "2x8x8x4 1x8x16x1"
@@ -106,7 +107,7 @@ def test_threads_are_the_physical_cores_unless_told_otherwise(monkeypatch, optio
 
 KILLED = """
 import sys
-from kronsparse.bench.ceilings import Ceilings
+from kronsparse.bench.measuring.ceilings import Ceilings
 from kronsparse.bench.__main__ import main
 Ceilings.measure = staticmethod(lambda device, runs=5: Ceilings(1e10, {"f32": 1e10}))
 main(sys.argv[1:])
@@ -339,7 +340,7 @@ def test_batches_of_a_cpu_are_the_paper_s_halved():
 
 def test_small_batches(monkeypatch, tmp_path, capsys):
     options = ["--suite", "4x8x8x1 1x8x8x4", "--kind", "small", "--competitors", "ours,bmm"]
-    monkeypatch.setattr("kronsparse.bench.small_batch.RUNS", 3)
+    monkeypatch.setattr("kronsparse.bench.measuring.small_batch.RUNS", 3)
     rows = run_in_process(monkeypatch, tmp_path / "rows.jsonl", *options)
     small = of_record(rows, "small")
     assert {row["status"] for row in small} == {"ok"} and {row["batch"] for row in small} == {32}
@@ -368,7 +369,7 @@ def test_small_batches_are_replayed_in_whole_rounds(monkeypatch):
 
 
 def test_energy_is_refused_without_a_counter(monkeypatch, tmp_path):
-    monkeypatch.setattr("kronsparse.bench.energy.RAPL", tmp_path / "none")
+    monkeypatch.setattr("kronsparse.bench.measuring.energy.RAPL", tmp_path / "none")
     with pytest.raises(RuntimeError, match="no RAPL counter"):
         run_in_process(monkeypatch, tmp_path / "rows.jsonl", "--suite", "paper-energy", "--limit", "1")
     assert not (tmp_path / "rows.jsonl").exists()

@@ -6,12 +6,12 @@ from collections import Counter
 
 import pytest
 from bench_helpers import CEILINGS
-from kronsparse.bench import suites
-from kronsparse.bench.devices import CpuDevice
+from kronsparse.bench.measuring.devices import CpuDevice
+from kronsparse.bench.measuring.sweep import plan_problems
 from kronsparse.bench.options import duration
-from kronsparse.bench.problems import Problem
-from kronsparse.bench.suites import SUITES, find_suite, representative
-from kronsparse.bench.sweep import plan_problems
+from kronsparse.bench.problems import suites
+from kronsparse.bench.problems.problem import Problem
+from kronsparse.bench.problems.suites import SUITES, find_suite, representative
 from kronsparse.chains import Pattern
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from kronsparse.bench import scenes
 from kronsparse.bench.__main__ import main
-from kronsparse.bench.results import read_rows
+from kronsparse.bench.networks import scenes
+from kronsparse.bench.results.rows import read_rows
 
 transformers = pytest.importorskip("transformers", reason="needs transformers")
 if int(transformers.__version__.split(".")[0]) < 5:

@@ -1,8 +1,9 @@
 """kronsparse-bench weights, on the CPU and on small things."""
 
-from kronsparse.bench import weights, weights_table
+from kronsparse.bench import weights
 from kronsparse.bench.__main__ import main
-from kronsparse.bench.results import read_rows
+from kronsparse.bench.reporting import weights_table
+from kronsparse.bench.results.rows import read_rows
 from kronsparse.chains import Pattern
 
 PROBLEMS = [("f16", "batch_first", 2, Pattern(2, 3, 4, 5)), ("f32", "batch_last", 100, Pattern(1, 8, 6, 3))]

@@ -279,7 +279,7 @@ def test_heads_stay_dense_unless_named():
     assert isinstance(convert(model, "monarch")["lm_head"], nn.Linear)
     assert isinstance(convert(model, "monarch", heads=True)["lm_head"], KSLinear)
     assert isinstance(convert(model, {"lm_head": "monarch"})["lm_head"], KSLinear)
-    with pytest.raises(ValueError, match=r"matches 1 layers, and none can be converted: a head"):
+    with pytest.raises(ValueError, match=r"converts none of the 1 linear layers it matches: a head"):
         convert(model, {re.compile("lm_head"): "monarch"})
 
 
@@ -293,7 +293,7 @@ def test_heads_stay_dense_unless_named():
         ({"0": "butterfly"}, "does not fit '0'"),
         ({"0": "nonsense"}, "does not fit '0': chain: 'nonsense' given"),
         ({"0": 2.5}, "as a share of the parameters, must be above 0"),
-        ("butterfly", "none can be converted: does not fit"),
+        ("butterfly", "converts none of the 2 linear layers it matches: does not fit"),
         ({3: "monarch"}, "the key 3 given, must be a name"),
         ([], "must be rules, and at least one"),
         (None, "None given"),
@@ -310,6 +310,32 @@ def test_wrong_rules_change_nothing(rules, words):
     with pytest.raises(ValueError, match=re.escape(words)):
         convert(model, rules, inplace=True)
     assert [type(module) for module in model.modules()] == before
+
+
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        ({"name": 3}, "name: 3 given, must be text"),
+        ({"pattern": 3}, "pattern: 3 given, must be text or"),
+        ({"type": 3}, "type: 3 given, must be a class"),
+        ({"shape": (3,)}, "shape: (3,) given, must be (out_features"),
+        ({"shape": "ab"}, "shape: 'ab' given"),
+        ({"min_size": "large"}, "min_size: 'large' given, must be an integer"),
+        ({"max_error": -1}, "max_error: -1 given"),
+    ],
+)
+def test_wrong_conditions(conditions, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        Rule("monarch", **conditions)
+
+
+def test_an_error_of_a_layer_names_it_and_changes_nothing():
+    model = mlp()
+    with torch.no_grad():
+        model[2].weight[0, 0] = math.inf
+    with pytest.raises(ValueError, match="2: linear: an element of its matrix is not finite"):
+        convert(model, "monarch", inplace=True)
+    assert type(model[0]) is nn.Linear
 
 
 @pytest.mark.parametrize("make", [dict, list])
@@ -370,11 +396,16 @@ def test_layers_that_cannot_be_replaced_say_why():
     nn.utils.prune.random_unstructured(model["pruned"], "weight", 0.5)
     nn.utils.parametrizations.weight_norm(model["normed"])
     model["hooked"].register_forward_hook(lambda *_: None)
+    model["lazy"] = nn.LazyLinear(64)
     report = report_of(convert(model, "monarch", inplace=True))  # torch cannot copy what is pruned
     assert [layer.name for layer in report.converted] == ["plain"]
     why = {layer.name: layer.reason for layer in report.kept}
     assert "computed" in why["pruned"] and "computed" in why["normed"] and "hooks" in why["hooked"]
-    assert "forward is its own" in why["own"] and "MultiheadAttention" in why["attention.out_proj"]
+    assert (
+        "no sizes yet" in why["lazy"]
+        and "forward is its own" in why["own"]
+        and "MultiheadAttention" in why["attention.out_proj"]
+    )
 
 
 def test_calibration_makes_outputs_closer():
@@ -410,6 +441,8 @@ def test_calibration_that_needs_several_runs(monkeypatch):
     [
         ([], ValueError, "no inputs given"),
         (torch.ones(3, 64), TypeError, "Tensor given, must be a list"),
+        (3, TypeError, "int given, must be a list"),
+        ([torch.full((3, 64), math.nan)], ValueError, "calibration: the inputs of a layer .* not finite"),
         (lambda model: model[0](torch.ones(1, 64)), ValueError, "was never called"),
     ],
 )

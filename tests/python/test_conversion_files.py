@@ -80,6 +80,124 @@ def test_transposed_matrices_of_files(tmp_path):
         convert_file(tmp_path / "a.safetensors", "monarch", tmp_path / "b.safetensors", transposed="x")
 
 
+@pytest.fixture
+def sharded(tmp_path):
+    """A model whose checkpoint is in two files."""
+    from safetensors.torch import save_file
+
+    model = nn.ModuleDict({name: nn.Linear(64, 64) for name in ("a", "b", "lm_head")})
+    model["b"].bias = model["a"].bias  # in the checkpoint once
+    folder = tmp_path / "dense"
+    folder.mkdir()
+    weights = {}
+    for file, names in (
+        ("1.safetensors", ["a.weight", "a.bias"]),
+        ("2.safetensors", ["b.weight", "lm_head.weight", "lm_head.bias"]),
+    ):
+        save_file({name: model.state_dict()[name] for name in names}, folder / file, {"format": "pt"})
+        weights |= dict.fromkeys(names, file)
+    index = {"metadata": {"total_size": 1, "total_parameters": 1}, "weight_map": weights}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    (tmp_path / "small").mkdir()
+    return model, folder / "model.safetensors.index.json", tmp_path / "small" / "model.safetensors.index.json"
+
+
+def test_checkpoints_in_several_files(sharded):
+    from safetensors.torch import load_file
+
+    model, source, target = sharded
+    report = convert_file(source, "monarch(blocks=4)", target)
+    assert report.chains.keys() == {"a", "b"}
+    index = json.loads(target.read_text())
+    files = [load_file(target.with_name(f"{number}.safetensors")) for number in (1, 2)]
+    assert index["weight_map"] == {name: f"{n}.safetensors" for n in (1, 2) for name in files[n - 1]}
+    every = [tensor for file in files for tensor in file.values()]
+    assert index["metadata"] == {
+        "total_size": sum(one.nbytes for one in every),
+        "total_parameters": sum(one.numel() for one in every),
+    }
+    assert sorted(path.name for path in target.parent.iterdir()) == [
+        "1.safetensors", "2.safetensors", target.name,
+    ]  # fmt: skip
+    loaded = load_converted(copy.deepcopy(model), target)
+    wanted = convert(model, "monarch(blocks=4)")
+    x = torch.randn(3, 64)
+    assert all(torch.equal(loaded[name](x), wanted[name](x)) for name in model)
+
+
+def without_a_shard(index):
+    index.with_name("2.safetensors").unlink()
+
+
+def with_a_tensor_too_many(index):
+    text = json.loads(index.read_text())
+    text["weight_map"]["c.weight"] = "1.safetensors"
+    index.write_text(json.dumps(text))
+
+
+def with_a_file_elsewhere(index):
+    index.write_text(json.dumps({"weight_map": {"a.weight": "../1.safetensors"}}))
+
+
+def with_damage(index):
+    truncated(index.with_name("2.safetensors"))
+
+
+def with_nan_in_the_last(index):
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(index.with_name("2.safetensors"))
+    tensors["b.weight"][0, 0] = math.nan
+    save_file(tensors, index.with_name("2.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (without_a_shard, "names '2.safetensors', which is not beside it"),
+        (with_a_tensor_too_many, "different tensors: c.weight"),
+        (with_a_file_elsewhere, "is no index of a checkpoint"),
+        (lambda index: index.write_text("{"), "is no index of a checkpoint"),
+        (with_damage, "is no safetensors file, or is damaged"),
+        (with_nan_in_the_last, "b.weight: linear: an element of its matrix is not finite"),
+    ],
+)
+def test_wrong_indices_leave_nothing_behind(sharded, damage, words):
+    _, source, target = sharded
+    damage(source)
+    with pytest.raises(ValueError, match=words):
+        convert_file(source, "monarch", target)
+    assert not list(target.parent.iterdir())
+
+
+def test_wrong_targets_and_options_are_seen_at_once(sharded, tmp_path, monkeypatch):
+    monkeypatch.setattr("kronsparse.torch.checkpoints.fit", lambda *_: pytest.fail("it computes"))
+    _, source, target = sharded
+    for given, words in (
+        (tmp_path / "no" / "b.index.json", "the folder '.*no' does not exist"),
+        (tmp_path, "is a folder"),
+        (target.with_name("b.safetensors"), "an index, NAME.index.json, becomes an index"),
+        (source.with_name("b.index.json"), "lies beside the source"),
+    ):
+        with pytest.raises(ValueError, match=f"target: .*{words}"):
+            convert_file(source, "monarch", given)
+    with pytest.raises(ValueError, match=r"transposed: '\*' given, is no regular expression"):
+        convert_file(source, "monarch", target, transposed="*")
+    with pytest.raises(ValueError, match="values: 'wrong' given"):
+        convert_file(source, "monarch", target, values="wrong")
+
+
+def test_files_that_do_not_fit_the_model(sharded):
+    model, source, target = sharded
+    convert_file(source, "monarch", target)
+    model["c"] = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match=r"lacks c\.weight, c\.bias"):
+        load_converted(model, target)
+    del model["c"], model["lm_head"]
+    with pytest.raises(ValueError, match=r"the model has not, lm_head\.bias, lm_head\.weight"):
+        load_converted(model, target)
+
+
 def truncated(path):
     path.write_bytes(path.read_bytes()[:-10])
 

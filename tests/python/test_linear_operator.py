@@ -1,5 +1,7 @@
 """KSOperator as SciPy's LinearOperator and with NumPy's products; arrays of other libraries."""
 
+import copy
+import pickle
 import subprocess
 import sys
 
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import scipy.sparse.linalg as sla
-from kronsparse import KSOperator, block_diag, butterfly, hstack, monarch, vstack
+from kronsparse import KSOperator, block_diag, butterfly, hstack, monarch, transforms, vstack
 
 DTYPES = [np.float16, np.float32, np.float64, np.complex64, np.complex128]
 
@@ -123,6 +125,126 @@ def test_arrays_of_torch_come_and_go():
         y = op @ x
         assert isinstance(y, torch.Tensor)
         assert np.array_equal(y.numpy(), op.to_dense() @ x.numpy())
+    for shape in ((12,), (3, 12), (2, 3, 12)):
+        x = torch.from_numpy(integers(shape))
+        y = x @ op
+        assert isinstance(y, torch.Tensor)
+        assert np.array_equal(y.numpy(), x.numpy() @ op.to_dense())
+    # What DLPack or NumPy lacks: bfloat16, and tensors that are conjugated when they are read.
+    x = torch.from_numpy(integers((12, 3)))
+    assert torch.equal(make(dtype=np.float32) @ x.bfloat16(), make(dtype=np.float32) @ x.float())
+    z = torch.complex(x, x + 1)
+    assert torch.equal(op @ z.conj(), op @ z.conj().resolve_conj())
+
+
+OPERATORS = [
+    make(),
+    make(dtype=np.float16),
+    make(dtype=np.complex64),
+    make(monarch(6, 12, blocks=3)),
+    transforms.dft(12),
+    transforms.dft(12).H,
+    transforms.dst(12, 1).T,
+    make(monarch(12, 18, blocks=6)).cropped(7, 11),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "int64", "bfloat16"])
+@pytest.mark.parametrize("op", OPERATORS, ids=repr)
+def test_products_by_torch_are_those_by_numpy(op, dtype):
+    """On a GPU torch multiplies; here it does so on the CPU."""
+    torch = pytest.importorskip("torch")
+    rows, cols = op.shape
+    for operation, layout, shape in (
+        ("multiply", "batch_last", (cols, 3)),
+        ("multiply", "batch_last", (cols,)),
+        ("multiply", "batch_first", (2, 3, cols)),
+        ("transposed", "batch_first", (2, rows)),
+        ("adjoint", "batch_last", (rows, 2)),
+    ):
+        x = torch.from_numpy(integers(shape)).to(getattr(torch, dtype))
+        given = (x.float() if dtype == "bfloat16" else x).numpy()
+        expected = op._apply(given, operation, layout)
+        found = op._apply_tensor(x, operation, layout)
+        assert found.numpy().dtype == expected.dtype
+        scale = np.abs(expected).max()
+        tolerance = 1e-2 if expected.dtype == np.float16 else 1e-5
+        np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=tolerance * scale)
+
+
+class Namespace:
+    """What another library's arrays say that they are of."""
+
+    @staticmethod
+    def from_dlpack(array):
+        return Foreign(np.from_dlpack(array))
+
+
+class Foreign:
+    """Another library's array: nothing but DLPack."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __array_namespace__(self):
+        return Namespace
+
+
+class OnGpu(Foreign):
+    """One that says that it is on a GPU, so that torch multiplies."""
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__()
+
+
+class Homeless(Foreign):
+    __array_namespace__ = property()  # there is none
+
+
+def test_arrays_of_others_come_and_go():
+    op, x = make(), integers((12, 3))
+    matrix = op.to_dense()
+    for result, expected in (
+        (op @ Foreign(x), matrix @ x),
+        (op * Foreign(x), matrix @ x),
+        (op.T.dot(Foreign(x)), matrix.T @ x),
+        (Foreign(x.T) @ op, x.T @ matrix),
+        (Foreign(x.T) * op, x.T @ matrix),
+    ):
+        assert isinstance(result, Foreign)
+        assert np.array_equal(result.array, expected)
+    assert isinstance(op @ Homeless(x), np.ndarray)
+    assert np.array_equal(op.matmat(Foreign(x)), matrix @ x)
+
+
+def test_arrays_on_gpus_are_multiplied_by_torch(monkeypatch):
+    torch = pytest.importorskip("torch")
+    op, x = make(), integers((12, 3))
+    unwrapped = torch.from_dlpack
+    monkeypatch.setattr(torch, "from_dlpack", lambda x: unwrapped(x.array if isinstance(x, OnGpu) else x))
+    for result, expected in (
+        (op @ OnGpu(x), op.to_dense() @ x),
+        (op @ OnGpu(x[None]), op.to_dense() @ x[None]),
+        (OnGpu(np.ascontiguousarray(x.T)) @ op, x.T @ op.to_dense()),
+    ):
+        assert isinstance(result, Foreign)
+        assert np.array_equal(result.array, expected)
+
+
+def test_copies_and_pickles():
+    for op in OPERATORS:
+        for again in (copy.copy(op), copy.deepcopy(op), pickle.loads(pickle.dumps(op))):
+            assert np.array_equal(again.to_dense(), op.to_dense())
+            assert repr(again) == repr(op)
 
 
 def test_without_scipy():
@@ -178,6 +300,17 @@ OP = make(monarch(6, 12, blocks=3))
         ("x: sizes .12, 5. given, the last must be 6", lambda: np.ones((12, 5)) @ OP),
         ("x: 2 given, must be an array", lambda: OP @ 2),
         ("x: dtype object given", lambda: OP @ np.full(12, None)),
+        ("x: masked elements given", lambda: OP @ np.ma.masked_equal(np.arange(12), 3)),
+        ("x: 'a' given, must be an array", lambda: OP * "a"),
+        ("factors.0.: dtype object given", lambda: KSOperator([np.full((1, 1, 1, 1), None)])),
+        (
+            "factors.1.: dtype <U1 given",
+            lambda: KSOperator([np.ones((1, 1, 1, 1)), np.full((1, 1, 1, 1), "a")]),
+        ),
+        ("factors.0.: dtype .* given", lambda: KSOperator([np.ones((1, 1, 1, 1), np.longdouble)])),
+        ("factors.0.: dtype .* given", lambda: KSOperator([np.zeros((1, 1, 1, 1), [("a", "f4")])])),
+        ("dtype: int64 given, must be one of float16", lambda: make().astype(np.int64)),
+        ("dtype: object given, must be one of float16", lambda: make().astype(object)),
         ("x: dtype .* given", lambda: OP @ ["a"] * 12),
         ("exponent: -1 given", lambda: make() ** -1),
         ("exponent: 0.5 given", lambda: make() ** 0.5),

@@ -236,11 +236,14 @@ def test_versions_of_the_library_and_the_package_are_compared():
         loading.compare_versions("0.1.0", "0.0.9")
 
 
-def test_the_benchmark_without_torch_says_what_to_do():
+@pytest.mark.parametrize("command", ["layers", "run"])  # torch is imported with the module, and later
+def test_the_benchmark_without_torch_says_what_to_do(command):
     done = run_python(
         "HIDDEN = 'torch'\n"
         + textwrap.dedent(HIDE)
-        + "from kronsparse.bench.__main__ import main\nraise SystemExit(main(['layers']))"
+        + "from kronsparse.bench.__main__ import main\n"
+        + f"raise SystemExit(main([{command!r}]))"
     )
     assert done.returncode == 1
-    assert "layers: No module named 'torch': pip install torch, then install kronsparse again" in done.stderr
+    told = f"{command}: No module named 'torch': pip install torch, then install kronsparse again"
+    assert told in done.stderr

@@ -2,9 +2,12 @@
 // together, and what it is compared with.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "core/plan_state.hpp"
 #include "cuda/chain/fused/search.hpp"
 #include "expect_error.hpp"
 #include "kronsparse/plan.hpp"
@@ -22,7 +25,8 @@ std::string refusal_of(const std::string& text) {
 /// The patterns of the products that the kernel computes, the first last.
 std::string links(const std::string& text) {
   std::string all;
-  for (const fused::Link& link : fused::links_of(Problem::parse(text)))
+  const auto ways = fused::ways_of(Problem::parse(text));
+  for (const fused::Link& link : ways.front())
     all = link.pattern.to_string() + (all.empty() ? "" : "*") + all;
   return all;
 }
@@ -73,23 +77,91 @@ TEST(CudaChain, SmallNeighboursAreMultipliedTogether) {
 /// A product that exists only if the right factors are multiplied first.
 TEST(CudaChain, MergesFromTheRight) {
   const Problem problem = Problem::parse("f16 batch_first B=16384 1x16x16x1*1x2x2x8*8x2x2x1*2x8x8x1");
-  for (const fused::Link& link : fused::links_of(problem)) {
-    const auto factors = std::span(problem.chain.factors()).subspan(link.factor, link.factors);
-    EXPECT_NO_THROW((void)merge_task(factors, problem.dtype));
-  }
+  for (const std::vector<fused::Link>& way : fused::ways_of(problem))
+    EXPECT_NO_THROW((void)fused::chain_parts(problem, way));
 }
 
 TEST(CudaChain, PacksWhatItsOrderSays) {
-  const Problem problem = Problem::parse("f16 batch_first B=8 1x2x2x8*2x2x2x4*4x2x2x2*8x2x2x1");
-  const std::vector<fused::Link> all = fused::links_of(problem);
-  const PackedOrder order = fused::packed_order(problem, all);
-  std::size_t end = 0;
-  for (const ChainPart& part : fused::chain_parts(problem, all)) {
-    end = std::max(
-        end, part.offset + static_cast<std::size_t>(part.layout.all_units()) * 16 - (part.is_rest ? 512 : 0));
-    EXPECT_TRUE(part.count == 1 || part.merged_offset >= end);
+  const Problem problem = Problem::parse("f16 batch_first B=8 1x2x2x8*2x2x2x4*4x2x2x2*8x2x2x1*1x16x32x1");
+  for (const std::vector<fused::Link>& way : fused::ways_of(problem)) {
+    std::size_t end = 0;
+    for (const ChainPart& part : fused::chain_parts(problem, way)) {
+      EXPECT_EQ(part.offset, end);
+      end += static_cast<std::size_t>(part.count == 1 ? part.layout.all_units() * 16 : part.merging.bytes());
+      if (part.count == 1) continue;
+      EXPECT_EQ(part.exponents, end);
+      end += 16;  // for each output one byte
+    }
+    EXPECT_EQ(fused::packed_order(problem, way).bytes, end);
   }
-  EXPECT_GE(order.bytes, end);
+}
+
+/// Where the cheapest way to multiply neighbours together has too many products, or needs too much memory, a
+/// dearer one is taken.
+TEST(CudaChain, LongAndWideChainsFitByDearerWays) {
+  const PretendedGpus machine({h200()});
+  // Twelve factors that are cheapest as ten or more products: blocks of 16 have no padding.
+  std::string many = "f16 batch_first B=64 ";
+  for (int n = 0; n < 12; ++n)
+    many += std::string(n == 0 ? "" : "*") + (n % 2 == 0 ? "1x16x16x16" : "16x16x16x1");
+  EXPECT_EQ(refusal_of(many), "");
+  std::size_t most = 0;
+  for (const auto& way : fused::ways_of(Problem::parse(many))) {
+    EXPECT_LE(way.size(), std::size_t{fused::most_steps});
+    most = std::max(most, way.size());
+  }
+  EXPECT_EQ(most, std::size_t{fused::most_steps});
+}
+
+/// Square-dyadic butterflies, monarchs and low ranks of up to eight factors.
+std::vector<Chain> many_chains() {
+  std::vector<Chain> all;
+  for (const std::int64_t radix : {2, 3, 4, 8, 16, 32})
+    for (std::size_t count = 2; count <= 8; ++count) {
+      std::int64_t size = 1;
+      for (std::size_t n = 0; n < count; ++n) size *= radix;
+      if (size > 4096) break;
+      std::vector<Pattern> factors;
+      for (std::int64_t a = 1; a < size; a *= radix) factors.push_back({a, radix, radix, size / a / radix});
+      all.emplace_back(factors);
+    }
+  for (const std::int64_t size : {64, 256, 1024, 4096})
+    for (const std::int64_t blocks : {4, 16, 32}) {
+      all.push_back(Chain({{1, size / blocks, blocks, blocks}, {blocks, blocks, size / blocks, 1}}));
+      all.push_back(Chain({{1, size, blocks, 1}, {1, blocks, size, 1}}));
+    }
+  return all;
+}
+
+/// Packed values of a chain in one pass that are kept: three times the bytes of the values, or little beside
+/// the dense matrix, or little.
+TEST(CudaChain, PackedValuesAreKeptUpToALimit) {
+  int over = 0, kept = 0;
+  for (const Chain& chain : many_chains())
+    for (const char* kind : {"f16", "bf16", "f32", "f32 tf32", "transposed f16"}) {
+      const Problem problem = Problem::parse(std::string(kind) + " batch_first B=4096 " + chain.to_string());
+      const std::size_t values = static_cast<std::size_t>(chain.nnz()) * size_of(problem.dtype);
+      const std::size_t dense =
+          static_cast<std::size_t>(chain.rows() * chain.cols()) * size_of(problem.dtype);
+      const auto ways = fused::ways_of(problem);
+      if (ways.empty()) continue;  // sums too short for f32
+      const std::size_t bytes = fused::packed_order(problem, ways.front()).bytes;
+      // Never more than the dense matrix in two parts, its exponents and the padding of small blocks.
+      EXPECT_LE(bytes, std::max(16 * values, 2 * dense + 4096)) << problem.to_string();
+      const bool fits = may_keep_whole(chain, problem.dtype, 0, bytes);
+      EXPECT_TRUE(!fits || bytes <= std::max({3 * values, dense / 4, std::size_t{1} << 20}))
+          << problem.to_string();
+      EXPECT_EQ(may_keep_whole(chain, problem.dtype, bytes, bytes), 2 * bytes <= 3 * values)
+          << "a second copy: " << problem.to_string();
+      over += bytes > 3 * values ? 1 : 0;
+      kept += fits ? 1 : 0;
+    }
+  EXPECT_GT(over, 0);
+  EXPECT_GT(kept, over);
+  // Short sums in f32 are multiplied together up to the dense matrix, 512 times the values. That is not kept.
+  const Problem wide = Problem::parse("f32 batch_first B=4096 1x1024x4x4*4x4x1024x1");
+  EXPECT_FALSE(may_keep_whole(wide.chain, wide.dtype, 0,
+                              fused::packed_order(wide, fused::ways_of(wide).front()).bytes));
 }
 
 /// Chains of many factors of small blocks are faster together, two factors of large ones apart.

@@ -42,6 +42,24 @@ std::vector<Problem> sampled_problems() {
       add(std::string(rest) + chain);
   add("f64 batch_first B=1000 8x64x64x16");
   add("complex64 batch_last B=1000 8x64x64x16");
+  // Every small-batch kernel with every number of j, and more that no tile divides.
+  for (const char* pattern : {"16x64x64x4", "1x64x64x32", "8x48x48x8", "1x512x256x64", "1x128x16x64",
+                              "32x16x64x2", "1x2048x512x1", "7x120x72x20", "1x1024x1000x8", "1x200x300x3"})
+    for (const char* rest :
+         {"f16 batch_first B=2 ", "bf16 batch_first B=24 ", "f16 batch_first B=64 ",
+          "transposed f16 batch_first B=33 ", "f16 batch_last B=5 ", "f32 batch_first B=40 "})
+      add(std::string(rest) + pattern);
+  for (const char* pattern : {"1x1000x1000x8", "7x120x72x20", "12x64x64x64", "512x2x2x1", "5x80x112x7",
+                              "3x33x65x12", "1x384x384x24", "2x256x256x48"})
+    for (const char* rest : {"f16 batch_first B=25088 ", "f16 batch_last B=25001 ", "f32 batch_first B=9000 ",
+                             "f32 tf32 batch_first B=9000 ", "gradient f16 batch_first B=9000 ",
+                             "gradient f32 batch_first B=9000 ", "f64 batch_last B=100 "})
+      add(std::string(rest) + pattern);
+  for (const char* rest :
+       {"f16 batch_first B=512 ", "transposed bf16 batch_first B=8192 ", "f32 batch_last B=8192 "})
+    for (const char* chain : {"1x192x48x2*2x48x192x1", "1x16x16x16*16x16x16x1", "1x8x8x64*8x8x8x8*64x8x8x1",
+                              "1x2x2x32*2x2x2x16*4x2x2x8*8x2x2x4*16x2x2x2*32x2x2x1"})
+      add(std::string(rest) + chain);
   return all;
 }
 

@@ -1,4 +1,4 @@
-// The patterns that the paper times: python/kronsparse/bench/suites.py has the same.
+// The patterns that the paper times: python/kronsparse/bench/problems/suites.py has the same.
 #pragma once
 
 #include <algorithm>

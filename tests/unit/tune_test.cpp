@@ -2,18 +2,22 @@
 #include "kronsparse/tune.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "core/run_scope.hpp"
+#include "core/text.hpp"
 #include "core/tuned_times.hpp"
 #include "core/user_cache.hpp"
 #include "expect_error.hpp"
@@ -158,6 +162,41 @@ TEST_F(Tuning, AddsToWhatOthersWrote) {
   forget_tuned_times();
   EXPECT_TRUE(candidates(problem_).front().is_measured);
   EXPECT_TRUE(candidates(other).front().is_measured);
+}
+
+TEST_F(Tuning, KeepsWhatSeveralProcessesMeasureAtOnce) {
+  constexpr int processes = 6, problems = 15;
+  const auto problem_of = [](int process, int index) {
+    return Problem::parse("f32 batch_first B=" + std::to_string(1 + process * problems + index) + " 1x2x2x2");
+  };
+  std::vector<pid_t> children;
+  for (int process = 0; process < processes; ++process) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      for (int index = 0; index < problems; ++index) prefer_reference(problem_of(process, index));
+      _exit(0);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) waitpid(child, nullptr, 0);
+  forget_tuned_times();
+  for (int process = 0; process < processes; ++process)
+    for (int index = 0; index < problems; ++index)
+      EXPECT_FALSE(tuned_times(problem_of(process, index), {}).empty()) << process << " " << index;
+  EXPECT_EQ(files().size(), 1U);
+}
+
+TEST_F(Tuning, TakesNoTimeThatIsNone) {
+  prefer_reference(problem_);
+  for (const double wrong : {0.0, -1.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
+    set_tuned_times(problem_, {}, {{"reference", wrong, 0, 1.0}}, true);
+    forget_tuned_times();
+    EXPECT_FALSE(candidates(problem_).front().is_measured) << wrong;
+  }
+  EXPECT_EQ(parse_real("1.5e-06"), 1.5e-6);
+  for (const char* wrong : {"", "1,5", "1.5 ", " 1.5", "x", "1.5x"})
+    EXPECT_TRUE(std::isnan(parse_real(wrong))) << wrong;
 }
 
 TEST_F(Tuning, NeedsNoFolder) {

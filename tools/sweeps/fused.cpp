@@ -5,6 +5,7 @@
 // the cache.
 #include <cstdio>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,10 @@ void sweep_configs(const Problem& problem, const sweep::EventTimer& timer) {
     };
     std::printf("\"%s\",apart,,,,,,,%.2f\n", problem.to_string().c_str(), timer.time(packing));
   }
-  const std::vector<cuda::fused::Link> links = cuda::fused::links_of(problem);
-  if (links.empty()) return;
+  const std::optional<cuda::fused::Cut> cut =
+      cuda::fused::best_cut(problem, cuda::fused::ways_of(problem), facts);
+  if (!cut) return;
+  const std::vector<cuda::fused::Link>& links = cut->links;
   for (const cuda::fused::Config& config : cuda::fused::all_configs(problem, links, facts)) {
     const auto executor = cuda::fused::make_executor(problem, device, links, config);
     const double microseconds = sweep::time_executor(*executor, device, all, timer);

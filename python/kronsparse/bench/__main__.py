@@ -7,6 +7,7 @@ import importlib
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from kronsparse.bench.errors import RefusalError
 
@@ -28,13 +29,25 @@ COMMANDS = {
 }
 
 
+def lacking(error: ModuleNotFoundError) -> str:
+    """What to do about a package that is not installed.
+
+    >>> lacking(ModuleNotFoundError("No module named 'bokeh'", name="bokeh"))
+    "No module named 'bokeh': pip install bokeh"
+    """
+    remedy = f"pip install {error.name}" if error.name else "install what it needs"
+    if error.name == "torch":
+        remedy += ", then install kronsparse again, so that torch's operators are built"
+    return f"{error}: {remedy}"
+
+
 # Those that go on in a file where they were stopped.
 CONTINUED = ("run", "regret", "models")
 
 
 def stopped(command: str, given: Sequence[str]) -> str:
     """What to tell who stopped a command: how to go on, or where the rows are."""
-    from kronsparse.bench.results import Results
+    from kronsparse.bench.results.rows import Results
 
     path = Results.last_written
     if path is None:
@@ -44,12 +57,29 @@ def stopped(command: str, given: Sequence[str]) -> str:
     words = (
         list(given) if any(word.startswith("--output") for word in given) else [*given, "--output", str(path)]
     )
-    return f"stopped; this goes on from here: kronsparse-bench {shlex.join(words)}"
+    return f"stopped; this goes on from here: {_called()} {shlex.join(words)}"
+
+
+def _called() -> str:
+    """The command as it was called: from a source tree it is no program of its own."""
+    is_module = Path(sys.argv[0]).name == "__main__.py"
+    return f"{shlex.quote(sys.executable)} -m kronsparse.bench" if is_module else "kronsparse-bench"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a subcommand and returns its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(given)
+    except KeyboardInterrupt:  # also while torch is being loaded
+        print(f"\n{stopped(given[0] if given else '', given)}", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # of who reads what is printed, such as head
+        sys.stdout = None  # type: ignore[assignment]
+        return 1
+
+
+def _run(given: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="kronsparse-bench", description="The benchmark of kronsparse.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module_name, summary) in COMMANDS.items():
@@ -57,10 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             try:
                 module = importlib.import_module(f"kronsparse.bench.{module_name}")
             except ModuleNotFoundError as error:
-                remedy = f"pip install {error.name}" if error.name else "install what it needs"
-                if error.name == "torch":
-                    remedy += ", then install kronsparse again, so that torch's operators are built"
-                print(f"kronsparse-bench {name}: {error}: {remedy}", file=sys.stderr)
+                print(f"kronsparse-bench {name}: {lacking(error)}", file=sys.stderr)
                 return 1
             command = commands.add_parser(
                 name,
@@ -75,12 +102,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(given)
     try:
         return int(options.main(options))
-    except (OSError, ValueError, ModuleNotFoundError, RefusalError) as error:
+    except ModuleNotFoundError as error:
+        told = lacking(error) if error.name else error  # without a name it says what to do itself
+        print(f"kronsparse-bench {options.command}: {told}", file=sys.stderr)
+        return 1
+    except (OSError, ValueError, RefusalError) as error:
         print(f"kronsparse-bench {options.command}: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print(f"\n{stopped(options.command, given)}", file=sys.stderr)
-        return 130
 
 
 if __name__ == "__main__":

@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from kronsparse.bench import machine
-from kronsparse.bench.answers import TORCH_DTYPES, Checker
-from kronsparse.bench.c_api import Library, find_library
-from kronsparse.bench.ceilings import tf32_allowed
-from kronsparse.bench.contest import judged_beside_torch, make_plan
-from kronsparse.bench.devices import Device, open_device
+from kronsparse.bench.measuring import machine
+from kronsparse.bench.measuring.answers import TORCH_DTYPES, Checker
+from kronsparse.bench.measuring.c_api import Library, find_library
+from kronsparse.bench.measuring.ceilings import tf32_allowed
+from kronsparse.bench.measuring.contest import judged_beside_torch, make_plan
+from kronsparse.bench.measuring.devices import Device, open_device
 from kronsparse.bench.options import DEVICE_HELP, add_library, words
-from kronsparse.bench.problems import MODES, Problem
+from kronsparse.bench.problems.problem import MODES, Problem
 from kronsparse.chains import Pattern
 from kronsparse.checks import LAYOUTS
 

@@ -22,16 +22,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kronsparse.bench.c_api import Library, find_library
-from kronsparse.bench.dataset import latest
-from kronsparse.bench.document import Table, markdown_table
-from kronsparse.bench.elsewhere import Elsewhere
-from kronsparse.bench.machine import default_device
+from kronsparse.bench.measuring.c_api import Library, find_library
+from kronsparse.bench.measuring.machine import default_device
 from kronsparse.bench.options import DEVICE_HELP, add_library, count
-from kronsparse.bench.problems import DTYPES, MODES, Problem
-from kronsparse.bench.proposals import Proposal, proposals
-from kronsparse.bench.results import OURS, Row, read_files
-from kronsparse.bench.statistics import median
+from kronsparse.bench.problems.problem import DTYPES, MODES, Problem
+from kronsparse.bench.problems.proposals import Proposal, proposals
+from kronsparse.bench.reporting.document import Table, markdown_table
+from kronsparse.bench.results.dataset import latest
+from kronsparse.bench.results.elsewhere import Elsewhere
+from kronsparse.bench.results.rows import OURS, Row, read_files
+from kronsparse.bench.results.statistics import median
 from kronsparse.chains import Chain, chain_text, dense
 from kronsparse.checks import LAYOUTS
 

@@ -25,16 +25,23 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Tensor
 
-from kronsparse.bench.answers import ERROR_RATIO, ROUNDING, SAMPLES_CHECKED, TORCH_DTYPES
-from kronsparse.bench.c_api import KronsparseError, Library, Plan, find_library
-from kronsparse.bench.ceilings import Ceilings, tf32_allowed
-from kronsparse.bench.chains_section import summary
-from kronsparse.bench.contest import first_line
-from kronsparse.bench.devices import CpuDevice, Device, Rotation, begin_results, bound_call, open_device
+from kronsparse.bench.measuring.answers import ERROR_RATIO, ROUNDING, SAMPLES_CHECKED, TORCH_DTYPES
+from kronsparse.bench.measuring.c_api import KronsparseError, Library, Plan, find_library
+from kronsparse.bench.measuring.ceilings import Ceilings, tf32_allowed
+from kronsparse.bench.measuring.contest import first_line
+from kronsparse.bench.measuring.devices import (
+    CpuDevice,
+    Device,
+    Rotation,
+    begin_results,
+    bound_call,
+    open_device,
+)
+from kronsparse.bench.measuring.timing import Effort, Timing, interleaved
 from kronsparse.bench.options import DEVICE_HELP, add_library, add_output, clock, count, duration, words
-from kronsparse.bench.problems import DTYPES, ITEM_BYTES
-from kronsparse.bench.results import OURS, Results, Row
-from kronsparse.bench.timing import Effort, Timing, interleaved
+from kronsparse.bench.problems.problem import DTYPES, ITEM_BYTES
+from kronsparse.bench.reporting.chains_section import summary
+from kronsparse.bench.results.rows import OURS, Results, Row
 from kronsparse.chains import (
     Chain,
     as_chain,

@@ -4,7 +4,9 @@ Exit code 0: nothing of ours got slower, wrong or lost; 1: something did; 2: the
 problem that was right in A and is not in B at all is lost, unless --subset is given.
 
 Rivals that are the same in both files show how much times differ by themselves: what 95 % of them stay within
-counts as noise, and their median as the machine's. Between files of one commit nothing can have got slower.
+counts as noise, and their median as the machine's. A few beyond it are noise, too: it takes more of ours
+than of the rivals, or one that is slower than any of them. Between files of one commit nothing can have got
+slower.
 
   kronsparse-bench compare before.jsonl after.jsonl
   kronsparse-bench compare before.jsonl quick.jsonl --subset
@@ -19,13 +21,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kronsparse.bench.dataset import family_of, latest, mode_of
-from kronsparse.bench.document import Table, markdown_table
 from kronsparse.bench.options import percentage
-from kronsparse.bench.random_section import percentile
-from kronsparse.bench.results import OURS, Row, device_of, last_run, read_rows
-from kronsparse.bench.statistics import median
-from kronsparse.bench.verdict import machine_line
+from kronsparse.bench.reporting.document import Table, markdown_table
+from kronsparse.bench.reporting.verdict import machine_line
+from kronsparse.bench.results.dataset import family_of, latest, mode_of
+from kronsparse.bench.results.rows import OURS, Row, device_of, last_run, read_rows
+from kronsparse.bench.results.statistics import median, percentile
 
 NOISE_PERCENT = 3.0
 MOST_NOISE = 0.25  # times that differ by more are for nobody to compare
@@ -109,6 +110,21 @@ class Noise:
     share: float
     drift: float = 1.0
     told: str = ""
+    beyond: float = 0.0  # the share of rivals that are slower by more than this
+    slowest: float = math.inf  # the least time before over time after of them, without the drift
+
+    def explains(self, slower: Sequence[float], compared: int) -> bool:
+        """Whether so few of those compared have got slower, and by so little (time before over time after),
+        as rivals do by themselves: three standard deviations are allowed.
+
+        >>> noise = Noise(0.05, beyond=0.02, slowest=0.9)
+        >>> noise.explains([0.92] * 6, 100), noise.explains([0.92] * 7, 100), noise.explains([0.8], 100)
+        (True, False, False)
+        """
+        expected = self.beyond * compared
+        most = expected + 3 * math.sqrt(expected * (1 - self.beyond))
+        least = self.slowest * self.drift / (1 + NOISE_PERCENT / 100)
+        return len(slower) <= most and min(slower, default=math.inf) >= least
 
     @staticmethod
     def of(before: Sequence[Row], after: Sequence[Row], contender: str, given: float | None) -> Noise:
@@ -124,7 +140,8 @@ class Noise:
             f"around it by up to {100 * percentile(apart, 95):.1f} % in 95 % of them: "
             f"noise is {100 * share:.1f} %."
         )
-        return Noise(share, drift, told)
+        slower = sum(ratio / drift < 1 / (1 + share) for ratio in ratios)
+        return Noise(share, drift, told, max(1, slower) / len(ratios), min(ratios) / drift)
 
 
 def same_commit(before: Sequence[Row], after: Sequence[Row]) -> bool:
@@ -206,6 +223,10 @@ def main(options: argparse.Namespace) -> int:
     lost = f"; {len(missing)} not measured in B" if missing else ""
     print(f"\n{len(found)} problems in both: {counted}{middle}{lost}")
     failing = {"slower", "broken"}
+    slower = [change.ratio for change in found if change.verdict == "slower"]
+    if slower and noise.explains(slower, len(found)):
+        print("What is slower is as little, and by as little, as with rivals that have not changed: noise.")
+        failing = {"broken"}
     if options.contender == OURS and same_commit(before, after):
         print("A and B are of one commit: what is slower is noise, and does not count.")
         failing = {"broken"}

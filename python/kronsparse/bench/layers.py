@@ -19,10 +19,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from kronsparse.bench.devices import Device, begin_results, open_device
-from kronsparse.bench.layer_table import summary
+from kronsparse.bench.measuring.devices import Device, begin_results, open_device
 from kronsparse.bench.options import add_output, count, words
-from kronsparse.bench.results import Row
+from kronsparse.bench.reporting.layer_table import summary
+from kronsparse.bench.results.rows import Row
 from kronsparse.chains import Pattern
 from kronsparse.torch import KSLinear, _operators
 from kronsparse.torch._library import ADJOINT, SETTINGS

@@ -33,21 +33,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from kronsparse.bench import scenes as zoo
-from kronsparse.bench.answers import ERROR_RATIO, ROUNDING, TORCH_DTYPES
-from kronsparse.bench.c_api import Library, find_library
-from kronsparse.bench.ceilings import tf32_allowed
-from kronsparse.bench.contest import first_line
-from kronsparse.bench.devices import CpuDevice, Device, Rotation, begin_results, open_device
-from kronsparse.bench.models_section import cell_name, summary
+from kronsparse.bench.measuring.answers import ERROR_RATIO, ROUNDING, TORCH_DTYPES
+from kronsparse.bench.measuring.c_api import Library, find_library
+from kronsparse.bench.measuring.ceilings import tf32_allowed
+from kronsparse.bench.measuring.contest import first_line
+from kronsparse.bench.measuring.devices import CpuDevice, Device, Rotation, begin_results, open_device
+from kronsparse.bench.measuring.timing import Effort, Timing, interleaved
+from kronsparse.bench.networks import scenes as zoo
+from kronsparse.bench.networks.pipeline import FirstBlock, layer_sizes, make_blocks, reference_block
+from kronsparse.bench.networks.profiling import profiled
+from kronsparse.bench.networks.replacing import CONTENDERS, REST, Replaced, taken_backends
+from kronsparse.bench.networks.scenes import Inputs, Scene
 from kronsparse.bench.options import DEVICE_HELP, add_library, add_output, clock, duration
-from kronsparse.bench.pipeline import FirstBlock, layer_sizes, make_blocks, reference_block
-from kronsparse.bench.profiling import profiled
-from kronsparse.bench.replacing import CONTENDERS, REST, Replaced, taken_backends
-from kronsparse.bench.results import Results, Row
-from kronsparse.bench.scenes import Inputs, Scene
-from kronsparse.bench.targets import MODEL_TARGETS
-from kronsparse.bench.timing import Effort, Timing, interleaved
+from kronsparse.bench.reporting.models_section import cell_name, summary
+from kronsparse.bench.results.rows import Results, Row
+from kronsparse.bench.results.targets import MODEL_TARGETS
 from kronsparse.chains import chain_text
 
 RUNS = ("graph", "eager", "compiled", "compiled-graph", "profile")

@@ -16,10 +16,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from kronsparse.bench.document import markdown_rows
-from kronsparse.bench.machine import REPOSITORY
-from kronsparse.bench.number_tables import TABLES
-from kronsparse.bench.results import Row, read_files
+from kronsparse.bench.measuring.machine import REPOSITORY
+from kronsparse.bench.reporting.document import markdown_rows
+from kronsparse.bench.reporting.number_tables import TABLES
+from kronsparse.bench.results.rows import Row, read_files
 
 _BEGIN, _END = "<!-- numbers:", "<!-- end -->"
 _MARKED = re.compile(rf"({_BEGIN} ([^>]*?) -->)((?:(?!{_BEGIN}).)*?)({_END})", re.DOTALL)

@@ -22,11 +22,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from kronsparse.bench.devices import Device, begin_results, open_device
-from kronsparse.bench.document import Table, markdown_table
+from kronsparse.bench.measuring.devices import Device, begin_results, open_device
+from kronsparse.bench.networks.peft_contenders import adapt, has_peft
 from kronsparse.bench.options import add_output, count, words
-from kronsparse.bench.peft_contenders import adapt, has_peft
-from kronsparse.bench.results import Row
+from kronsparse.bench.reporting.document import Table, markdown_table
+from kronsparse.bench.results.rows import Row
 
 CONTENDERS = ("lora", "boft1 ours", "boft1 peft", "boft2 ours", "boft2 peft")
 SIZES: dict[str, dict[str, Any]] = {

@@ -16,10 +16,10 @@ import argparse
 import math
 import time
 
-from kronsparse.bench import machine
+from kronsparse.bench.measuring import machine
 from kronsparse.bench.options import DEVICE_HELP, add_library, add_output, count, duration, seed, words
-from kronsparse.bench.problems import DTYPES
-from kronsparse.bench.suites import SUITES, Suite, find_suite
+from kronsparse.bench.problems.problem import DTYPES
+from kronsparse.bench.problems.suites import SUITES, Suite, find_suite
 from kronsparse.checks import LAYOUTS
 
 USUAL = "sample,random,small-batch"
@@ -74,6 +74,6 @@ def main(options: argparse.Namespace) -> int:
         options.threads = options.threads or machine.physical_cores()
         machine.restart_prepared(options.threads)
     # Here, not above: PyTorch must not be loaded before the process has been prepared.
-    from kronsparse.bench.regret_sweep import sweep
+    from kronsparse.bench.measuring.regret_sweep import sweep
 
     return sweep(options)

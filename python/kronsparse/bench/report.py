@@ -14,17 +14,23 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from kronsparse.bench import chains_section, models_section, own_sections, paper_sections, weights_table
-from kronsparse.bench.dataset import Measured, collect, family_of, kinds, latest, mode_of
-from kronsparse.bench.document import Document, Section, to_html, to_markdown
-from kronsparse.bench.energy_section import energy
 from kronsparse.bench.errors import RefusalError
-from kronsparse.bench.head_section import in_short, runs_section, warnings
-from kronsparse.bench.layer_table import training
-from kronsparse.bench.random_section import random_section
-from kronsparse.bench.regret_section import regret_section
-from kronsparse.bench.results import Row, check_one_device, last_run, read_files
-from kronsparse.bench.verdict import small_sections, summary, target_sections, targets_of
+from kronsparse.bench.reporting import (
+    chains_section,
+    models_section,
+    own_sections,
+    paper_sections,
+    weights_table,
+)
+from kronsparse.bench.reporting.document import Document, Section, to_html, to_markdown
+from kronsparse.bench.reporting.energy_section import energy
+from kronsparse.bench.reporting.exam_section import grid_section, random_section
+from kronsparse.bench.reporting.head_section import in_short, runs_section, warnings
+from kronsparse.bench.reporting.layer_table import training
+from kronsparse.bench.reporting.regret_section import regret_section
+from kronsparse.bench.reporting.verdict import small_sections, summary, target_sections, targets_of
+from kronsparse.bench.results.dataset import Measured, collect, family_of, kinds, latest, mode_of
+from kronsparse.bench.results.rows import Row, check_one_device, last_run, read_files
 
 CSV_COLUMNS = (
     *("record", "dtype", "mode", "layout", "batch", "pattern", "contender", "spelling", "implementation"),
@@ -76,7 +82,7 @@ def build(rows: Sequence[Row], title: str | None = None) -> Document:
         sections.append(in_short(rows, measured if found else everything))
     if found:
         sections.append(own_sections.overview(rows, measured, found))
-    sections.append(random_section(rows, everything))
+    sections += [grid_section(rows, measured), random_section(rows, everything)]
     sections += [paper_sections.contents(of_paper), *of_paper] if of_paper else []
     if found:
         sections.append(own_sections.floor_distance(measured, found))

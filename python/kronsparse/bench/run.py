@@ -17,11 +17,11 @@ import argparse
 import math
 import time
 
-from kronsparse.bench import machine
+from kronsparse.bench.measuring import machine
 from kronsparse.bench.options import DEVICE_HELP, add_library, add_output, count, duration, seed, words
-from kronsparse.bench.problems import DTYPES, MODES
-from kronsparse.bench.results import OURS
-from kronsparse.bench.suites import SUITES, find_suite
+from kronsparse.bench.problems.problem import DTYPES, MODES
+from kronsparse.bench.problems.suites import SUITES, find_suite
+from kronsparse.bench.results.rows import OURS
 from kronsparse.checks import LAYOUTS
 
 KINDS = ("time", "small", "energy")
@@ -95,6 +95,6 @@ def main(options: argparse.Namespace) -> int:
         options.threads = options.threads or options.suite_found.cpu_threads or machine.physical_cores()
         machine.restart_prepared(options.threads)
     # Here, not above: PyTorch must not be loaded before the process has been prepared.
-    from kronsparse.bench.sweep import sweep
+    from kronsparse.bench.measuring.sweep import sweep
 
     return sweep(options)

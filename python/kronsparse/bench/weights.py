@@ -23,12 +23,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from kronsparse.bench.answers import TORCH_DTYPES
-from kronsparse.bench.devices import Device, begin_results, open_device
+from kronsparse.bench.measuring.answers import TORCH_DTYPES
+from kronsparse.bench.measuring.devices import Device, begin_results, open_device
 from kronsparse.bench.options import add_output, count, words
-from kronsparse.bench.results import Row
-from kronsparse.bench.suites import SMALL_BATCHES, SUITES
-from kronsparse.bench.weights_table import summary
+from kronsparse.bench.problems.suites import SMALL_BATCHES, SUITES
+from kronsparse.bench.reporting.weights_table import summary
+from kronsparse.bench.results.rows import Row
 from kronsparse.chains import Pattern
 from kronsparse.torch import KSLinear, memory_info
 from kronsparse.torch.backends import by_einsum

@@ -10,6 +10,7 @@ Importing needs no peft; the functions do.
 
 from __future__ import annotations
 
+import kronsparse.torch  # noqa: F401 (says what is missing where torch is)
 from kronsparse.peft.acceleration import accelerate, prepare, restore
 from kronsparse.peft.registration import register
 

@@ -146,6 +146,9 @@ ACCELERATED: dict[type[nn.Module], type[nn.Module]] = {
 }
 
 
+_DRAWN = (True, False, "gaussian", "orthogonal", "eva", None)
+
+
 class KSLinearLora(lora.Linear):  # type: ignore[misc,unused-ignore]
     """LoRA on top of a KSLinear. A sum of a chain and a product of low rank is no chain, so a merged layer is
     dense, and exact; unmerging brings the chain back."""
@@ -157,20 +160,45 @@ class KSLinearLora(lora.Linear):  # type: ignore[misc,unused-ignore]
             warnings.filterwarnings("ignore", message="Unsupported layer type .*KSLinear")
             super().__init__(base_layer, *args, **kwargs)
 
+    def update_layer(self, adapter_name: str, *args: Any, config: Any, **kwargs: Any) -> None:
+        """As PEFT's, for LoRA that is added to the layer and needs nothing else of it."""
+        if config.init_lora_weights not in _DRAWN:
+            raise ValueError(
+                f"init_lora_weights: {config.init_lora_weights!r} given for a KSLinear, must not change the "
+                "matrix of the base layer, which is a product of factors: True, False, 'gaussian', "
+                "'orthogonal' or 'eva'"
+            )
+        super().update_layer(adapter_name, *args, config=config, **kwargs)
+
     @property
     def lora_variants(self) -> dict[tuple[str, ...], Any]:
         """LoRA alone: others read or change the matrix of the base layer."""
         return {(): None}
 
+    def resolve_lora_variant(self, *args: Any, **kwargs: Any) -> Any:
+        """As PEFT's, with a message that says why."""
+        try:
+            return super().resolve_lora_variant(*args, **kwargs)
+        except ValueError as error:
+            raise ValueError(
+                f"config: {error}; a KSLinear takes LoRA and rsLoRA alone: DoRA and others read or change "
+                "the matrix of the layer, which is a product of factors"
+            ) from None
+
     def merge(self, safe_merge: bool = False, adapter_names: list[str] | None = None) -> None:
         """As PEFT's; the base layer is an nn.Linear meanwhile."""
-        if not check_adapters_to_merge(self, adapter_names):
+        names = [name for name in check_adapters_to_merge(self, adapter_names) if name in self.lora_A]
+        if not names:
             return
+        chain: Any = self.base_layer
         if not self.merged:
-            chain: Any = self.base_layer
             self.base_layer = dense_from(chain)
             self.__dict__["_chain"] = chain  # no part of the state while it waits
-        super().merge(safe_merge, adapter_names)
+        try:
+            super().merge(safe_merge, names)
+        finally:
+            if not self.merged:
+                self.base_layer = self.__dict__.pop("_chain")
 
     def unmerge(self) -> None:
         """As PEFT's, without an error of rounding."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from kronsparse.torch import _library
+from kronsparse.torch._operators import needs_grad
 from kronsparse.torch.functional import apply
 
 
@@ -28,15 +29,16 @@ class _Cayley(torch.autograd.Function):
         skew = 0.5 * (data - data.mT)
         skew.diagonal(dim1=-2, dim2=-1).add_(1)
         inverse: Tensor = torch.linalg.inv_ex(skew)[0]
-        ctx.save_for_backward(inverse)
         rotation = 2 * inverse
         rotation.diagonal(dim1=-2, dim2=-1).sub_(1)
+        ctx.save_for_backward(rotation)  # the output, not the inverse: it has a gradient of its own
         return rotation
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
-        inverse: Tensor = ctx.saved_tensors[0]
-        of_skew: Tensor = inverse.mT @ g @ inverse.mT  # times -2, which the difference below makes -1
+        inverse: Tensor = 0.5 * ctx.saved_tensors[0].mT
+        inverse.diagonal(dim1=-2, dim2=-1).add_(0.5)
+        of_skew: Tensor = inverse @ g @ inverse  # times -2, which the difference below makes -1
         return of_skew.mT - of_skew
 
 
@@ -53,23 +55,30 @@ def cayley(data: Tensor) -> Tensor:
         return rotation
 
 
-def factors_of(blocks: Tensor) -> list[Tensor]:
+def factors_of(blocks: Tensor, dtype: torch.dtype | None = None) -> list[Tensor]:
     """The values of the chain that rotates x by m factors of blocks (m, n/b, b, b): x @ B_(m-1) ... @ B_0.
+    Casting and moving are one copy.
 
     >>> [tuple(values.shape) for values in factors_of(torch.ones(3, 8, 4, 4))]
     [(8, 4, 4, 1), (4, 4, 4, 2), (2, 4, 4, 4)]
     """
     m, count, b, _ = blocks.shape
+    dtype = dtype or blocks.dtype
     if m == 1:
-        return [blocks[0].transpose(1, 2).unsqueeze(-1)]
+        return [_copied(blocks[0].transpose(1, 2), dtype).unsqueeze(-1)]
     factors = []
     for level in range(m):
         inner = 1 << level
         # outer, block, then inputs (half, t) and outputs (half, t)
         split = blocks[level].view(count // inner, inner, 2, b // 2, 2, b // 2)
         inputs = (2, 3) if level == m - 1 else (3, 2)
-        factors.append(split.permute(0, 4, 5, *inputs, 1).reshape(count // inner, b, b, inner))
+        moved = _copied(split.permute(0, 4, 5, *inputs, 1), dtype)
+        factors.append(moved.view(count // inner, b, b, inner))
     return factors
+
+
+def _copied(values: Tensor, dtype: torch.dtype) -> Tensor:
+    return values.to(dtype, memory_format=torch.contiguous_format).contiguous()
 
 
 def rotate(x: Tensor, blocks: Tensor) -> Tensor:
@@ -81,10 +90,15 @@ def rotate(x: Tensor, blocks: Tensor) -> Tensor:
     True
     """
     m, count, b, _ = blocks.shape
-    if m > 1:
-        inner = 1 << (m - 1)
-        x = x.unflatten(-1, (count // inner * 2, inner, b // 2)).transpose(-1, -2).flatten(-3)
-    return _multiply(x, factors_of(blocks.to(x.dtype)))
+    factors = factors_of(blocks, x.dtype)
+    if m == 1:
+        return _multiply(x, factors)
+    inner = 1 << (m - 1)
+    swap = (count // inner * 2, inner, b // 2)
+    if needs_grad(x, *factors) and not torch.compiler.is_compiling():
+        rotated: Tensor = _SwapAndMultiply.apply(x, swap, *factors)  # type: ignore[no-untyped-call]
+        return rotated
+    return _multiply(_swapped(x, swap), factors)
 
 
 def rotate_back(x: Tensor, blocks: Tensor) -> Tensor:
@@ -95,18 +109,52 @@ def rotate_back(x: Tensor, blocks: Tensor) -> Tensor:
     True
     """
     m, count, b, _ = blocks.shape
-    factors = [values.transpose(1, 2) for values in reversed(factors_of(blocks.to(x.dtype)))]
-    y = _multiply(x, factors)
-    if m > 1:
-        inner = 1 << (m - 1)
-        y = y.unflatten(-1, (count // inner * 2, b // 2, inner)).transpose(-1, -2).flatten(-3)
-    return y
+    y = _multiply(x, [values.transpose(1, 2) for values in reversed(factors_of(blocks, x.dtype))])
+    inner = 1 << (m - 1)
+    return y if m == 1 else _swapped(y, (count // inner * 2, b // 2, inner))
+
+
+def _swapped(x: Tensor, sizes: tuple[int, int, int]) -> Tensor:
+    """Features, of these three sizes, with the last two in each other's place."""
+    swapped: Tensor = x.unflatten(-1, sizes).transpose(-1, -2).flatten(-3)
+    return swapped
 
 
 def _multiply(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     usable = not _library.why_unusable and x.device.type in ("cpu", "cuda")
     contiguous = [values.contiguous() for values in factors]
     return apply(x.contiguous(), contiguous, None, None, "batch_first", "kernel" if usable else "bmm")
+
+
+class _SwapAndMultiply(torch.autograd.Function):
+    """Several factors, with nothing kept but x, which layers on the same x share: moving it and multiplying
+    by the factors are passes over memory, cheaper to repeat than m copies of x are to keep."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, swap: tuple[int, int, int], *factors: Tensor) -> Tensor:
+        ctx.save_for_backward(x, *factors)
+        device = x.device.type
+        ctx.swap = swap
+        ctx.autocast = (device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device))
+        return _multiply(_swapped(x, swap), factors)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        saved = ctx.saved_tensors
+        needs = ctx.needs_input_grad[:1] + ctx.needs_input_grad[2:]
+        again = torch.is_grad_enabled()  # gradients of gradients are asked for
+        inputs = (
+            saved
+            if again
+            else [one.detach().requires_grad_(need) for one, need in zip(saved, needs, strict=True)]
+        )
+        device, dtype, enabled = ctx.autocast
+        with torch.enable_grad(), torch.autocast(device, dtype, enabled):
+            y = _multiply(_swapped(inputs[0], ctx.swap), inputs[1:])
+        wanted = [one for one, need in zip(inputs, needs, strict=True) if need]
+        found = iter(torch.autograd.grad(y, wanted, g, create_graph=again))
+        of_x, *of_factors = (next(found) if need else None for need in needs)
+        return of_x, None, *of_factors
 
 
 class _Scaled(torch.autograd.Function):
@@ -121,7 +169,10 @@ class _Scaled(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
         y, scale = ctx.saved_tensors
         needs_y, needs_scale = ctx.needs_input_grad
-        of_y = torch.mul(g, scale, out=torch.empty_like(g)) if needs_y else None
+        of_y = None
+        if needs_y:
+            again = torch.is_grad_enabled()
+            of_y = (g * scale).to(g.dtype) if again else torch.mul(g, scale, out=torch.empty_like(g))
         of_scale = (g * y).flatten(0, -2).sum(0, dtype=scale.dtype) if needs_scale else None
         return of_y, of_scale
 

@@ -24,6 +24,7 @@ _is_traced_by_jit = torch._C._is_tracing
 _is_compiling = torch.compiler.is_compiling
 _is_grad_enabled = torch.is_grad_enabled
 _ACTIVATION = 255
+_SAVES_NOTHING = _ACTIVATION | ADJOINT
 _MOST_TOLD_APART = 60  # gradients that fit into the bits of a number
 
 
@@ -193,11 +194,14 @@ class _Eager(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, bias: Tensor | None, settings: int, packed: int, *factors: Tensor
     ) -> Tensor:
-        if settings & _ACTIVATION:
-            _refuse_activation(settings)
         ctx.given = settings, packed
         needs = ctx.needs_input_grad
         y: Tensor
+        if needs[4] and not settings & _SAVES_NOTHING and len(factors) > 1:  # nearly always
+            y, intermediates = saving(x, factors, bias, settings, packed)
+            ctx.save_for_backward(x, intermediates, *factors)
+            return y
+        _refuse_activation(settings)
         if True in needs[4:]:
             if len(factors) > 1 and not settings & ADJOINT:
                 y, intermediates = saving(x, factors, bias, settings, packed)
@@ -463,6 +467,9 @@ def _register() -> library.Library:
     library.register_vmap("kronsparse::linear", _linear_vmap)
     library.register_vmap("kronsparse::gradient", _gradient_vmap)
     fragment = library.Library("kronsparse", "FRAGMENT")
+    # Past torch's fallback for operators without derivatives: a small product would feel it.
+    for name in ("linear_plain", "linear_saving_plain", "linear_backward"):
+        fragment.impl(name, library.fallthrough_kernel, "Autograd")
     for key in ("AutocastCPU", "AutocastCUDA"):
         fragment.impl("linear", _linear_autocast, key)
     return fragment

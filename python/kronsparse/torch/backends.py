@@ -18,6 +18,7 @@ from torch import Tensor
 
 from kronsparse.chains import Chain, Pattern, chain_text
 from kronsparse.torch import _library, _operators
+from kronsparse.torch.device_clock import device_seconds
 
 Product = Callable[[Tensor, Tensor, str], Tensor]
 
@@ -366,28 +367,19 @@ Measured = tuple[Chain, torch.dtype, str, torch.device, int, bool, str | None, s
 measured: dict[Measured, Choice] = {}
 """in this process; those of the last so many problems"""
 _MOST_MEASURED = 4096
-_MEASURED_RUNS = 5
 
 
-def measure(problem: Measured, kernel: Callable[[], Tensor], dense: Callable[[], Tensor]) -> Choice:
-    """The faster of two on a GPU, measured once for a problem: a few runs of each, by turns."""
+def measure(
+    problem: Measured, x: Tensor, kernel: Callable[[], Tensor], dense: Callable[[], Tensor]
+) -> Choice:
+    """The faster of two on a GPU, measured once for a problem, as a CUDA graph would run them."""
     found = measured.get(problem)
     if found is not None:
         return found
-    calls = {"kernel": kernel, "dense": dense}
-    seconds = dict.fromkeys(calls, math.inf)
     with torch.no_grad():
-        for turn in range(_MEASURED_RUNS + 1):
-            for name, call in calls.items():
-                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                begin.record()
-                call()
-                end.record()
-                end.synchronize()
-                if turn:  # the first has to prepare
-                    seconds[name] = min(seconds[name], 1e-3 * begin.elapsed_time(end))
-    times = f"{1e6 * seconds['kernel']:.3g} us for the kernels, {1e6 * seconds['dense']:.3g} us for dense"
-    backend = "kernel" if seconds["kernel"] < _WORTH * seconds["dense"] else "dense"
+        kernel_s, dense_s = device_seconds([kernel, dense], x)
+    times = f"{1e6 * kernel_s:.3g} us for the kernels, {1e6 * dense_s:.3g} us for dense"
+    backend = "kernel" if kernel_s < _WORTH * dense_s else "dense"
     choice = Choice(backend, f"measured for a batch of {problem[4]}: {times}", True)
     if len(measured) >= _MOST_MEASURED:
         measured.clear()

@@ -60,7 +60,7 @@ def _runner(model: nn.Module, calibration: Calibration) -> Callable[[], None]:
             function(model)
 
         return run
-    if isinstance(calibration, (Tensor, str, Mapping)):
+    if isinstance(calibration, (Tensor, str, Mapping)) or not isinstance(calibration, Iterable):
         raise TypeError(
             f"calibration: {type(calibration).__name__} given, must be a list of inputs, or a function of "
             "the model"
@@ -116,6 +116,8 @@ def _collect(
                 "layer, or rules leave that one out"
             )
         mean = sums[id(layer)] / counts[id(layer)]
+        if not bool(mean.isfinite().all()):
+            raise ValueError("calibration: the inputs of a layer have elements that are not finite")
         # Directions that never occurred count a little, so that the best factors are one answer.
         floor = 1e-6 * float((mean if diagonal else mean.diagonal()).mean()) or 1e-12
         found[id(layer)] = mean.clamp_min(floor) if diagonal else mean + floor * torch.eye(len(mean)).to(mean)

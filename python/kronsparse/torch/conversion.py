@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import is_parametrized
 
 from kronsparse.chains import Chain
@@ -135,7 +136,10 @@ def convert(
             assert line.chain is not None
             covariance = weighted[id(module)]() if id(module) in weighted else None
             how = rule.values or values
-            layer, line.error, line.lower_bound = layer_from(module, line.chain, how, covariance, sweeps)
+            try:
+                layer, line.error, line.lower_bound = layer_from(module, line.chain, how, covariance, sweeps)
+            except ValueError as error:
+                raise ValueError(f"{line.name or 'model'}: {error}") from None
             if rule.max_error is not None and line.error > rule.max_error:
                 line.chain, line.parameters = None, line.dense_parameters
                 line.reason = f"an error of {line.error:.3g}, more than {rule.max_error:g}"
@@ -241,7 +245,8 @@ def _places(model: nn.Module, heads: bool) -> list[_Place]:
         refusal, is_final = _why_dense(model, names, module, owners.get(id(weight), [])), True
         if not refusal and not heads and (module is output or any(map(_is_head, names))):
             refusal, is_final = "a head: they stay dense unless heads=True or named exactly", False
-        rows, cols = (1, 1) if weight is None or weight.dim() != 2 else map(int, weight.shape)
+        is_matrix = weight is not None and not is_lazy(weight) and weight.dim() == 2
+        rows, cols = map(int, weight.shape) if is_matrix else (1, 1)
         if kind_of(module) == "Conv1D":
             rows, cols = cols, rows
         candidate = Candidate(names[0], rows, cols, type(module).__mro__, tuple(names[1:]))
@@ -260,6 +265,8 @@ def _why_dense(model: nn.Module, names: Sequence[str], module: nn.Module, owners
     weight: Any = module.weight
     if is_parametrized(module) or "weight" not in module._parameters:
         return "its weight is computed: parametrized or pruned"
+    if is_lazy(weight):
+        return "its weight has no sizes yet: call the model once first"
     if weight is None or weight.dim() != 2 or not real_dtype(weight.dtype) or type(weight.data) is not Tensor:
         return f"its weight is a {type(weight).__name__} of {getattr(weight, 'dtype', 'nothing')}: quantized"
     if isinstance(module, nn.Linear) and kind.forward is not nn.Linear.forward:
@@ -339,7 +346,7 @@ def _check_something_fits(
         }
         if len(reasons) and not any(line.is_converted for line in matched):
             raise ValueError(
-                f"rules: {rule} matches {len(matched)} layers, and none can be converted: "
+                f"rules: {rule} converts none of the {len(matched)} linear layers it matches: "
                 f"{'; '.join(sorted(reasons))}"
             )
 

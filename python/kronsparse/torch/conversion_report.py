@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from kronsparse.bench.document import Document, Section, Table, markdown_table, to_html
+from kronsparse.bench.reporting.document import Document, Section, Table, markdown_table, to_html
 from kronsparse.chains import Chain
 
 

@@ -4,7 +4,9 @@ torch's batched SVD and QR.
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -12,9 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kronsparse.chains import Chain, ChainLike, as_chain
+from kronsparse.checks import check_option
 from kronsparse.patterns import Pattern, reduction
 from kronsparse.torch.backends import to_dense
 
+Progress = Callable[[float], object]
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
@@ -62,8 +66,15 @@ class Split(NamedTuple):
         return blocks.permute(0, 1, 4, 2, 5, 3).reshape(self.right)
 
 
-def factorize(w: Tensor, chain: ChainLike, polish: int = 0, certify: bool = True) -> TensorFactorization:
-    """Kronecker-sparse factors whose product is close to w, on the device of w.
+def factorize(
+    w: Tensor,
+    chain: ChainLike,
+    polish: int = 0,
+    certify: bool = True,
+    order: str = "left",
+    progress: Progress | None = None,
+) -> TensorFactorization:
+    """Kronecker-sparse factors whose product is close to w, on the device of w; order is "left" or "right".
 
     >>> w = torch.randn(16, 16, dtype=torch.float64)
     >>> found = factorize(w, "butterfly")
@@ -74,6 +85,7 @@ def factorize(w: Tensor, chain: ChainLike, polish: int = 0, certify: bool = True
         raise ValueError(f"w: {w.dim()} dimensions of {w.dtype} given, must be 2 of real or complex numbers")
     if not bool(torch.isfinite(w).all()):
         raise ValueError("w: an element is not finite")
+    check_option("order", order, ("left", "right"))
     patterns = as_chain(chain, *w.shape)
     for index, rank in enumerate(patterns.ranks):
         if rank == 0:
@@ -81,8 +93,36 @@ def factorize(w: Tensor, chain: ChainLike, polish: int = 0, certify: bool = True
                 f"chain: factor {index} ({patterns[index]}) and factor {index + 1} ({patterns[index + 1]}) "
                 "are not chainable, so there may be no best product"
             )
+    with _full_precision(w.device.type):
+        return _factorize(w.detach(), patterns, polish, certify, order, progress)
+
+
+@contextlib.contextmanager
+def _full_precision(device: str) -> Iterator[None]:
+    """Products as exact as their dtype, whatever the user allows elsewhere: TF32 has errors of 1e-3."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.no_grad(), torch.autocast(device, enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _factorize(
+    w: Tensor, patterns: Chain, polish: int, certify: bool, order: str, progress: Progress | None
+) -> TensorFactorization:
     reduced, fused = reduction(patterns)
-    w = w.detach()
+    last = len(reduced) - 1
+    steps = last * (2 if certify else 1) + polish + 1
+    done = 0
+
+    def tell() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done / steps)
+
     norm = float(torch.linalg.norm(w.to(_wide(w.dtype))))
     whole = _product(reduced)
     values = _inside(w, whole)
@@ -91,18 +131,28 @@ def factorize(w: Tensor, chain: ChainLike, polish: int = 0, certify: bool = True
     def relative(squared: float) -> float:
         return math.sqrt(squared) / norm if norm else 0.0
 
+    places = list(range(1, len(reduced)))[:: 1 if order == "left" else -1]
     errors = []
-    for place in range(1, len(reduced)):
-        if certify or place == 1:
-            errors.append(relative(outside + _tail(values, reduced, place)))
-    factors = []
-    for place in range(1, len(reduced)):
-        split = Split(reduced[place - 1], _product(Chain(reduced[place:])))
-        blocks = split.of_product(values)
-        basis = torch.linalg.svd(blocks, full_matrices=False)[0][..., : split.rank]
-        factors.append(split.to_left(basis))
-        values = split.to_right(basis.mH @ blocks)
-    factors.append(values.reshape(reduced[-1]))
+    for place in sorted(places) if certify else places[:1]:
+        errors.append(relative(outside + _tail(values, reduced, place)))
+        if certify:
+            tell()
+    factors: list[Tensor] = []
+    for place in places:
+        if order == "left":
+            split = Split(reduced[place - 1], _product(Chain(reduced[place:])))
+            blocks = split.of_product(values)
+            basis = torch.linalg.svd(blocks, full_matrices=False)[0][..., : split.rank]
+            factors.append(split.to_left(basis))
+            values = split.to_right(basis.mH @ blocks)
+        else:
+            split = Split(_product(Chain(reduced[:place])), reduced[place])
+            blocks = split.of_product(values)
+            basis = torch.linalg.svd(blocks, full_matrices=False)[2][..., : split.rank, :]
+            factors.insert(0, split.to_right(basis))
+            values = split.to_left(blocks @ basis.mH)
+        tell()
+    factors.insert(len(factors) if order == "left" else 0, values)
     error = _error(w, factors)
     for sweep in range(polish):
         polished = _swept(w, reduced, list(factors), goes_left=sweep % 2 == 0)
@@ -110,21 +160,43 @@ def factorize(w: Tensor, chain: ChainLike, polish: int = 0, certify: bool = True
         if now >= error:
             break
         factors, error = polished, now
+        tell()
+    done = steps - 1
+    tell()
     squares = relative(outside) ** 2 + sum(one**2 - relative(outside) ** 2 for one in errors)
     upper = math.sqrt(min(1.0, squares)) if certify else math.inf
     lifted = [values.resolve_conj().contiguous() for values in _lifted(factors, patterns, fused)]
-    return TensorFactorization(
-        lifted, error, max(errors, default=0.0), upper, tuple(errors) if certify else ()
-    )
+    lower = max(errors, default=relative(outside))  # a single factor leaves nothing but that
+    return TensorFactorization(lifted, error, lower, upper, tuple(errors) if certify else ())
+
+
+class ArrayFactorization(NamedTuple):
+    """The same with NumPy's arrays."""
+
+    factors: list[NDArray[Any]]
+    error: float
+    lower_bound: float
+    upper_bound: float
+    split_errors: tuple[float, ...]
 
 
 def factorize_array(
-    matrix: NDArray[Any], device: str, chain: Chain, polish: int, certify: bool
-) -> tuple[list[NDArray[Any]], float, float, float, tuple[float, ...]]:
+    matrix: NDArray[Any],
+    device: str,
+    chain: Chain,
+    order: str,
+    polish: int,
+    certify: bool,
+    progress: Progress | None,
+) -> ArrayFactorization:
     """The same for NumPy's arrays, computed on a device."""
-    found = factorize(torch.from_numpy(matrix).to(device), chain, polish, certify)
-    factors = [values.cpu().numpy() for values in found.factors]
-    return factors, found.error, found.lower_bound, found.upper_bound, found.split_errors
+    try:
+        torch.empty(1, device=device).item()
+    except (AssertionError, NotImplementedError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"device: {device!r} given, which torch cannot use: {reason}") from None
+    found = factorize(torch.tensor(matrix, device=device), chain, polish, certify, order, progress)
+    return ArrayFactorization([values.cpu().numpy() for values in found.factors], *found[1:])
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

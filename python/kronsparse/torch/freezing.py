@@ -110,6 +110,8 @@ def why_not(layer: KSLinear) -> str:
                 f"{name} is computed at each call; torch.nn.utils.parametrize.remove_parametrizations makes "
                 "it a parameter"
             )
+        if values.is_meta and hasattr(layer, "_hf_hook"):
+            return f"{name} is offloaded by accelerate, which brings it anew at each call"
         if is_traceable_wrapper_subclass(values) and not layer.takes_distributed:
             return f"{name} is a {type(values).__name__}, which has no memory of its own"
     return ""

@@ -491,6 +491,7 @@ class KSLinear(nn.Module):
                 return choice.backend  # nothing can be measured, nor should this be remembered
             choice = backends.measure(
                 self._problem(first, batch),
+                x.detach(),
                 lambda: _operators.plain(
                     x.detach(), self.factors, self.bias, self._settings[_precision()][1], frozen.packed
                 ),

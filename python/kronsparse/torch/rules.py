@@ -64,6 +64,17 @@ class Rule:
             check_option("values", self.values, VALUES)
         if self.max_error is not None and not self.max_error >= 0:
             raise ValueError(f"max_error: {self.max_error} given, must be at least 0")
+        for name, given, kinds, must in (
+            ("name", self.name, str, "text"),
+            ("pattern", self.pattern, (str, re.Pattern), "text or a compiled regular expression"),
+            ("type", self.type, (str, type), "a class or its name"),
+            ("min_size", self.min_size, int, "an integer"),
+            ("max_size", self.max_size, int, "an integer"),
+        ):
+            if given is not None and not isinstance(given, kinds):
+                raise ValueError(f"{name}: {given!r} given, must be {must}")
+        if self.shape is not None and not (len(self.shape) == 2 and all(map(as_size, self.shape))):
+            raise ValueError(f"shape: {self.shape!r} given, must be (out_features, in_features)")
         if isinstance(self.pattern, str):
             try:
                 re.compile(self.pattern)
@@ -245,7 +256,7 @@ def _share(share: float, whole: int) -> int:
 
 def _advised(rows: int, cols: int, most: int, rank: int, predict: Predict | None) -> Chain:
     """The fastest chain within a budget, of those that can be factorised and use half of it at least."""
-    from kronsparse.bench.proposals import proposals
+    from kronsparse.bench.problems.proposals import proposals
 
     found = [
         one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import nn
 from transformers.quantizers.base import HfQuantizer  # type: ignore[import-not-found,unused-ignore]
 from transformers.utils.quantization_config import (  # type: ignore[import-not-found,unused-ignore]
@@ -72,13 +73,7 @@ class KronsparseQuantizer(HfQuantizer):  # type: ignore[misc,unused-ignore]
                 # The configuration of a converted model beside weights that are not: those are factorised.
                 self.quantization_config.rules = _present(model, chains)
                 return model
-            found = _present(model, chains)
-            if not found:
-                raise ValueError(
-                    f"chains: {', '.join(list(chains)[:4])}, ... given, must be names of layers of "
-                    f"{type(model).__name__}"
-                )
-            convert(model, found, values="fresh", inplace=True)
+            convert(model, _present(model, chains), values="fresh", inplace=True)
         return model
 
     def _process_model_after_weight_loading(self, model: Any, **_: Any) -> nn.Module:
@@ -96,27 +91,40 @@ class KronsparseQuantizer(HfQuantizer):  # type: ignore[misc,unused-ignore]
 
 
 def _is_dense(files: Any) -> bool:
-    """Whether files of safetensors have no factors at all."""
-    from safetensors import safe_open
-
+    """Whether the files of a checkpoint have no factors at all."""
     paths = [str(path) for path in files or ()]
-    if not paths or not all(path.endswith(".safetensors") for path in paths):
-        return False
-    for path in paths:
+    return bool(paths) and not any(name.endswith(".factor0") for path in paths for name in _names(path))
+
+
+def _names(path: str) -> list[str]:
+    """The tensors of a file."""
+    if path.endswith(".safetensors"):
+        from safetensors import safe_open
+
         with safe_open(path, "pt") as file:
-            if any(name.endswith(".factor0") for name in file.keys()):  # noqa: SIM118 (it is no mapping)
-                return False
-    return True
+            return list(file.keys())
+    return list(torch.load(path, map_location="meta", weights_only=True))
 
 
 def _present(model: Any, chains: dict[str, str]) -> dict[str, str]:
-    """The chains whose layers the model has. A model without its head, or with one, has other names."""
+    """The chains whose layers the model has. A model without its head, or with one, has other names, and a
+    head or a decoder may be missing as a whole; but a layer that is missing beside others has weights that
+    would be lost."""
     prefix = f"{getattr(model, 'base_model_prefix', '')}."
     names = {name for name, _ in model.named_modules()}
-    found = {}
+    found, missing = {}, []
     for name, chain in chains.items():
-        for one in (name, name.removeprefix(prefix), prefix + name):
-            if one in names:
-                found[one] = chain
-                break
+        bare = name.removeprefix(prefix)
+        known = next((one for one in (name, bare, prefix + name) if one in names), None)
+        top = bare.split(".")[0]
+        if known is not None:
+            found[known] = chain
+        elif top in names or prefix + top in names:
+            missing.append(name)
+    if missing or not found:
+        wrong = missing or list(chains)
+        raise ValueError(
+            f"chains: {', '.join(wrong[:4])}{', ...' * (len(wrong) > 4)} given, must be names of layers of "
+            f"{type(model).__name__}"
+        )
     return found

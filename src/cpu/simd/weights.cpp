@@ -100,9 +100,9 @@ void pack_rows(const Problem& problem, const Shape& shape, const Panels& panels,
       Real* out = packed + i * per_block + panel.offset * depth_reals;
       for (std::int64_t l = 0; l < shape.depth; ++l) {
         for (int q = 0; q < shape.unit; ++q) {
+          std::int64_t k = panel.first_lane / segment.width;
+          std::int64_t j = segment.first + panel.first_lane % segment.width;
           for (int f = 0; f < width; ++f) {
-            const std::int64_t k = (panel.first_lane + f) / segment.width;
-            const std::int64_t j = segment.first + (panel.first_lane + f) % segment.width;
             Real value = 0;
             if (f < panel.lanes_valid) {
               if constexpr (std::is_same_v<decltype(read(0, 0, 0, 0)), Real>) {
@@ -112,6 +112,10 @@ void pack_rows(const Problem& problem, const Shape& shape, const Panels& panels,
               }
             }
             *out++ = value;
+            if (++j == segment.first + segment.width) {
+              j = segment.first;
+              ++k;
+            }
           }
         }
       }

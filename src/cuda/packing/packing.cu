@@ -213,19 +213,13 @@ CudaExecutor::CudaExecutor(Device device, const PackedOrder& order, std::span<co
 CudaExecutor::CudaExecutor(Device device, const PackedOrder& order, const WidenTask& task)
     : device_(device.index), order_(order), widened_{task} {}
 
-CudaExecutor::CudaExecutor(Device device, const PackedOrder& order, const Chain& chain,
-                           std::span<const ChainPart> parts)
+CudaExecutor::CudaExecutor(Device device, const PackedOrder& order, std::span<const ChainPart> parts)
     : device_(device.index), order_(order) {
-  for (const ChainPart& given : parts) {
-    Part& part = parts_.emplace_back(Part{given.layout, pack_task(given.layout), given.offset, given.first});
-    if (given.count == 1) continue;
-    const PackLayout& layout = given.layout;
-    part.merged_bytes =
-        static_cast<std::size_t>(layout.a * layout.b * layout.c * layout.d) * size_of(layout.dtype);
-    part.merged_offset = given.merged_offset + (given.is_rest ? part.merged_bytes : 0);
-    if (!given.is_rest)
-      part.merging = merge_task(std::span(chain.factors()).subspan(given.first, given.count), layout.dtype);
-  }
+  for (const ChainPart& part : parts)
+    if (part.count == 1)
+      parts_.push_back({part.layout, pack_task(part.layout), part.offset, part.first});
+    else
+      merged_.push_back({part.merging, part.offset, part.exponents, part.first});
 }
 
 void CudaExecutor::pack(const void* values, void* packed, Stream stream) const {
@@ -246,26 +240,23 @@ void pack_all(Device device, std::span<const PackJob> jobs, Stream stream) {
   Launcher<WidenTask> widens("widen_values", widen_values, facts, stream);
   for (const PackJob& job : jobs) {
     const auto& executor = static_cast<const CudaExecutor&>(*job.executor);
+    auto* const packed = static_cast<std::byte*>(job.packed);
+    for (const CudaExecutor::Merged& merged : executor.merged_) {
+      MergeTask task = merged.task;
+      for (int factor = 0; factor < task.count; ++factor)
+        task.values[factor] = job.values[merged.factor + static_cast<std::size_t>(factor)];
+      task.packed = packed + merged.offset;
+      task.exponents = reinterpret_cast<std::uint8_t*>(packed + merged.exponents);
+      merge_values(task, stream);
+    }
     for (const CudaExecutor::Part& part : executor.parts_) {
       const void* values = job.values[part.factor];
-      if (part.merged_bytes > 0) {
-        auto* const merged = static_cast<std::byte*>(job.packed) + part.merged_offset;
-        if (part.merging) {
-          MergeTask task = *part.merging;
-          for (int factor = 0; factor < task.count; ++factor)
-            task.values[factor] = job.values[part.factor + static_cast<std::size_t>(factor)];
-          task.to = merged;
-          task.to_rest = merges_in_parts(task.dtype) ? merged + part.merged_bytes : nullptr;
-          merge_values(task, stream);
-        }
-        values = merged;
-      }
       const auto address = reinterpret_cast<std::uintptr_t>(values);
       // Only few values lie at addresses that do not allow vector loads.
       const int alignment = static_cast<int>(std::min<std::uintptr_t>(address & -address, 16));
       PackTask task = address % 16 == 0 ? part.task : pack_task(part.layout, alignment);
       task.values = static_cast<const std::byte*>(values);
-      task.packed = static_cast<std::byte*>(job.packed) + part.offset;
+      task.packed = packed + part.offset;
       packs.add(task);
     }
     for (WidenTask task : executor.widened_) {

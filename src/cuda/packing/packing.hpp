@@ -117,11 +117,11 @@ template <class Made, class Config>
 
 /// A part of the packed values of a chain: the values of one factor, or the product of several.
 struct ChainPart {
-  PackLayout layout;
-  std::size_t offset;         ///< bytes from the start of the packed values
-  std::size_t first, count;   ///< of the factors
-  bool is_rest;               ///< the rest that rounding a product leaves
-  std::size_t merged_offset;  ///< the product of several lies there, rounded; then the rest of it
+  std::size_t first, count;  ///< of the factors
+  std::size_t offset;        ///< bytes from the start of the packed values
+  PackLayout layout;         ///< one factor: its order
+  MergeTask merging;         ///< several factors
+  std::size_t exponents;     ///< several factors: the place of the product's exponents
 };
 
 /// An executor whose order is one layout, several layouts one after the other, or elements for the FMA
@@ -138,7 +138,7 @@ class CudaExecutor : public Executor {
   explicit CudaExecutor(Device device) : device_(device.index) {}
   CudaExecutor(Device device, const PackedOrder& order, std::span<const PackLayout> layouts);
   /// For a chain.
-  CudaExecutor(Device device, const PackedOrder& order, const Chain& chain, std::span<const ChainPart> parts);
+  CudaExecutor(Device device, const PackedOrder& order, std::span<const ChainPart> parts);
   CudaExecutor(Device device, const PackedOrder& order, const PackLayout& layout)
       : CudaExecutor(device, order, std::span(&layout, 1)) {}
   CudaExecutor(Device device, const PackedOrder& order, const WidenTask& task);
@@ -150,16 +150,19 @@ class CudaExecutor : public Executor {
   struct Part {
     PackLayout layout;
     PackTask task;
-    std::size_t offset;                     ///< bytes from the start of the packed values
-    std::size_t factor = 0;                 ///< the first factor of the executor's problem that it packs
-    std::size_t merged_offset = 0;          ///< several factors: the place of the values that it packs
-    std::optional<MergeTask> merging = {};  ///< computes the product of several factors, rest included
-    std::size_t merged_bytes = 0;           ///< of the product, without its rest
+    std::size_t offset;      ///< bytes from the start of the packed values
+    std::size_t factor = 0;  ///< of the executor's problem
+  };
+  struct Merged {
+    MergeTask task;
+    std::size_t offset, exponents;  ///< bytes from the start of the packed values
+    std::size_t factor;             ///< the first, of the executor's problem
   };
 
   int device_;
   PackedOrder order_;
   std::vector<Part> parts_;
+  std::vector<Merged> merged_;
   std::vector<WidenTask> widened_;  ///< at most one
 };
 

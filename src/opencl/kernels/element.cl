@@ -13,6 +13,14 @@
 // Left to themselves, compilers call functions that have to know their constant arguments.
 #define INLINE inline __attribute__((always_inline))
 
+// A kernel says how large its work-groups are, unless registers are to be limited: NVIDIA's compiler ignores the limit
+// where it knows the size.
+#if defined(LIMITS_REGISTERS)
+#define WORK_GROUP
+#else
+#define WORK_GROUP __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+#endif
+
 #define AT_MOST(value, limit) ((value) < (limit) ? (value) : (limit))
 
 #if KIND == DTYPE_f64 || KIND == DTYPE_complex128

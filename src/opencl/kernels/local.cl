@@ -197,11 +197,8 @@ UNROLL
   }
 }
 
-kernel __attribute__((reqd_work_group_size(THREADS * TEAMS, 1, 1))) void contract(const global Element* a,
-                                                                                  const global Element* b,
-                                                                                  global Element* c,
-                                                                                  const global Element* bias,
-                                                                                  Args given) {
+kernel WORK_GROUP void contract(const global Element* a, const global Element* b, global Element* c,
+                                const global Element* bias, Args given) {
   local Sum memory[LOCAL_ELEMENTS] __attribute__((aligned(32)));
   const Args* const args = &given;
   const Place place = place_of(args, args->first_tile + get_group_id(0), TILE_J, TILE_M, TILE_N);
@@ -300,14 +297,15 @@ UNROLL
   const OFFSET c_n = args->c_n;
   const OFFSET bias_n = args->bias_n;
 #if TEAMS == 1 && TILE_J == 1 && (KIND == DTYPE_f32 || KIND == DTYPE_f64)
-  // Whole tiles of numbers that need no activation leave as vectors, straight from registers.
-  if (args->stores_vectors && !args->activation && rows_m == TILE_M && rows_n == TILE_N) {
+  // Numbers that need no activation leave as vectors, straight from registers.
+  if (args->stores_vectors && !args->activation && (STORES_M_FIRST ? rows_m : rows_n) % 4 == 0) {
 UNROLL
     for (int r = 0; r < THREAD_M; r += STORES_M_FIRST ? 4 : 1)
 UNROLL
       for (int s = 0; s < THREAD_N; s += STORES_M_FIRST ? 1 : 4) {
         const int m = r / 4 * (THREADS_M * 4) + thread_m * 4 + r % 4;
         const int n = s / 4 * (THREADS_N * 4) + thread_n * 4 + s % 4;
+        if (m >= rows_m || n >= rows_n) continue;
 #if STORES_M_FIRST
         JOIN(REAL, 4) four = {sums[r][s], sums[r + 1][s], sums[r + 2][s], sums[r + 3][s]};
         if (args->has_bias) four += bias[n * bias_n];

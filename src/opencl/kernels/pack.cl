@@ -1,11 +1,9 @@
 // Values (a, b, c, d) in the order (a, d, tile, depth, n in the tile): for each i and j, and each tile of `panel`
 // outputs, a matrix whose rows, one for each step of the sum, hold those outputs. Outputs that fill the last tile up
 // are zero. Work-items take neighbouring outputs, so that writes are contiguous. Conjugation is left to the product.
-kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void pack(const global Element* values,
-                                                                    global Element* packed, long values_at,
-                                                                    long packed_at, long d, long depth, long n,
-                                                                    long panel, long i_stride, long depth_stride,
-                                                                    long n_stride, long first, long count) {
+kernel WORK_GROUP void pack(const global Element* values, global Element* packed, long values_at, long packed_at,
+                            long d, long depth, long n, long panel, long i_stride, long depth_stride, long n_stride,
+                            long first, long count) {
   const long index = first + get_global_id(0);
   if (index >= count) return;
   long rest = index;

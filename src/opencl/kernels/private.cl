@@ -119,16 +119,18 @@ INLINE void fill_panel(Vector panel[PANEL][TILE_M], const global Element* a, con
 #endif
 
 // Adds up one step of the depth, or STEP_DEPTH of them. `from_panel` has the left side where there is a panel. Of a
-// tile that is full all rows exist, and neighbours along AXIS are neighbours in memory: the compiler then knows
+// tile that is full all rows can be read, and neighbours along AXIS are neighbours in memory: the compiler then knows
 // more of the addresses.
 INLINE void add_step(Vector sums[TILE_M][TILE_N], const global Element* a, const Vector* from_panel,
                      const global Element* b, const Args* args, const Extent extent, const bool is_full,
                      const int depths) {
   AValue left[TILE_M];
   BValue right[TILE_N];
-  const long b_row = AXIS == AXIS_M || (AXIS == AXIS_N && is_full) ? 1 : args->b_row;
+  const bool is_b_full = is_full || IS_PACKED;
+  const long b_row = AXIS == AXIS_M || (AXIS == AXIS_N && is_b_full) ? 1 : args->b_row;
   const int lanes = AXIS == AXIS_DEPTH ? depths : extent.lanes;
   const bool is_whole = AXIS == AXIS_DEPTH ? depths == WIDTH : is_full;
+  const bool is_b_whole = is_whole || IS_PACKED;
 #pragma unroll
   for (int r = 0; r < TILE_M; ++r) {
 #if AXIS == AXIS_M
@@ -145,11 +147,11 @@ INLINE void add_step(Vector sums[TILE_M][TILE_N], const global Element* a, const
   }
 #pragma unroll
   for (int s = 0; s < TILE_N; ++s) {
-    const int row = is_full ? s * STEP_N : AT_MOST(s * STEP_N, extent.n - 1);
+    const int row = is_b_full ? s * STEP_N : AT_MOST(s * STEP_N, extent.n - 1);
     const global Element* const from = b + row * b_row * ELEMENT_PARTS;
 #if B_IS_VECTOR
-    right[s] = is_whole ? load_all(from)
-                        : load_some(from, AXIS == AXIS_N ? b_row : 1, AXIS == AXIS_N ? extent.n - row : lanes);
+    right[s] = is_b_whole ? load_all(from)
+                          : load_some(from, AXIS == AXIS_N ? b_row : 1, AXIS == AXIS_N ? extent.n - row : lanes);
 #else
     right[s] = load(from, 0);
 #endif
@@ -180,7 +182,7 @@ INLINE void add_steps(Vector sums[TILE_M][TILE_N], const global Element* a, cons
 }
 
 // Sums that are indexed at run time would not stay in registers, so this is unrolled; the way out with a bias or an
-// activation is too much code for that, and takes them from memory.
+// activation is too much code for that, and takes them from memory. Outputs of AXIS_N lie apart where d > 1.
 INLINE void finish_tile(Vector sums[TILE_M][TILE_N], global Element* c, const global Element* bias, const Args* args,
                         const Place place, const Extent extent, const bool is_full) {
 #if AXIS != AXIS_DEPTH && !IS_COMPLEX
@@ -193,6 +195,22 @@ INLINE void finish_tile(Vector sums[TILE_M][TILE_N], global Element* c, const gl
       for (int s = 0; s < TILE_N; ++s)
         store_all(c + r * STEP_M * (AXIS == AXIS_M ? 1 : args->c_m) + s * STEP_N * (AXIS == AXIS_N ? 1 : args->c_n),
                   sums[r][s]);
+    return;
+  }
+#endif
+#if AXIS == AXIS_N
+  if (!args->has_bias && !args->activation) {
+    c += args->c_at + place.i * args->c_i + place.j * args->c_j + place.m * args->c_m + place.n * args->c_n;
+#pragma unroll
+    for (int r = 0; r < TILE_M; ++r)
+#pragma unroll
+      for (int s = 0; s < TILE_N; ++s) {
+        Lanes lanes;
+        lanes.vector = sums[r][s];
+        const int count = r < extent.m ? AT_MOST(extent.n - s * STEP_N, WIDTH) : 0;
+        for (int lane = 0; lane < count; ++lane)
+          store(c, r * args->c_m + (s * STEP_N + lane) * args->c_n, lanes.lane[lane]);
+      }
     return;
   }
 #endif
@@ -215,48 +233,55 @@ INLINE void finish_tile(Vector sums[TILE_M][TILE_N], global Element* c, const gl
       }
 }
 
-// A work-item takes N_TILES tiles along n, one after the other.
-kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void contract(const global Element* a,
-                                                                        const global Element* b, global Element* c,
-                                                                        const global Element* bias, Args given) {
+// A work-item takes M_TILES tiles along m and, for each, N_TILES along n, one after the other. Values that are packed
+// fill their last tile with zeros, and can be read as if it were full.
+kernel WORK_GROUP void contract(const global Element* a, const global Element* b, global Element* c,
+                                const global Element* bias, Args given) {
   const Args* const args = &given;
   const long tile = args->first_tile + get_global_id(0);
   if (tile >= args->tiles) return;
-  Place place = place_of(args, tile, STEP_J, TILE_M * STEP_M, N_TILES * TILE_N * STEP_N);
-  const long end = AT_MOST(args->n, place.n + N_TILES * TILE_N * STEP_N);
-  Extent extent = {(int)AT_MOST(args->m - place.m, TILE_M * STEP_M), 0, (int)AT_MOST(args->js - place.j, STEP_J)};
-  a += args->a_at + (place.i * args->a_i + place.j * args->a_j + place.m * args->a_row) * ELEMENT_PARTS;
-  b += args->b_at + (place.i * args->b_i + place.j * args->b_j) * ELEMENT_PARTS;
+  const Place first_place =
+      place_of(args, tile, STEP_J, M_TILES * TILE_M * STEP_M, N_TILES * TILE_N * STEP_N);
+  const long m_end = AT_MOST(args->m, first_place.m + M_TILES * TILE_M * STEP_M);
+  const long n_end = AT_MOST(args->n, first_place.n + N_TILES * TILE_N * STEP_N);
+  const int lanes = (int)AT_MOST(args->js - first_place.j, STEP_J);
+  a += args->a_at + (first_place.i * args->a_i + first_place.j * args->a_j) * ELEMENT_PARTS;
+  b += args->b_at + (first_place.i * args->b_i + first_place.j * args->b_j) * ELEMENT_PARTS;
 #if AXIS == AXIS_M
   Vector panel[PANEL][TILE_M];
 #endif
-  for (const long begin = place.n; place.n < end; place.n += TILE_N * STEP_N) {
-    extent.n = (int)AT_MOST(args->n - place.n, TILE_N * STEP_N);
-    const bool is_full = extent.m == TILE_M * STEP_M && extent.n == TILE_N * STEP_N && extent.lanes == STEP_J &&
-                         (AXIS != AXIS_N || args->b_row == 1);
-    const global Element* const b_tile = b + place.n * args->b_tile * ELEMENT_PARTS;
-    Vector sums[TILE_M][TILE_N];
+  for (long m = first_place.m; m < m_end; m += TILE_M * STEP_M)
+    for (long n = first_place.n; n < n_end; n += TILE_N * STEP_N) {
+      const Place place = {first_place.i, first_place.j, m, n};
+      const Extent extent = {(int)AT_MOST(args->m - m, TILE_M * STEP_M), (int)AT_MOST(args->n - n, TILE_N * STEP_N),
+                             lanes};
+      const bool is_full = extent.m == TILE_M * STEP_M && extent.n == TILE_N * STEP_N && lanes == STEP_J &&
+                           (AXIS != AXIS_N || args->b_row == 1);
+      const bool reads_full = is_full || (IS_PACKED && extent.m == TILE_M * STEP_M);
+      const global Element* const a_tile = a + m * args->a_row * ELEMENT_PARTS;
+      const global Element* const b_tile = b + n * args->b_tile * ELEMENT_PARTS;
+      Vector sums[TILE_M][TILE_N];
 #pragma unroll
-    for (int r = 0; r < TILE_M; ++r)
+      for (int r = 0; r < TILE_M; ++r)
 #pragma unroll
-      for (int s = 0; s < TILE_N; ++s) sums[r][s] = (Vector)0;
+        for (int s = 0; s < TILE_N; ++s) sums[r][s] = (Vector)0;
 #if AXIS == AXIS_M
-    for (long first = 0; first < args->depth; first += PANEL) {
-      const int steps = (int)AT_MOST(args->depth - first, PANEL);
-      if (place.n == begin || args->depth > PANEL)
-        fill_panel(panel, a + first * args->a_depth * ELEMENT_PARTS, args, extent, steps);
-      const global Element* const from = b_tile + first * args->b_depth * ELEMENT_PARTS;
-      if (is_full)
-        add_steps(sums, a, panel[0], from, args, extent, true, steps);
-      else
-        add_steps(sums, a, panel[0], from, args, extent, false, steps);
-    }
+      for (long first = 0; first < args->depth; first += PANEL) {
+        const int steps = (int)AT_MOST(args->depth - first, PANEL);
+        if (n == first_place.n || args->depth > PANEL)
+          fill_panel(panel, a_tile + first * args->a_depth * ELEMENT_PARTS, args, extent, steps);
+        const global Element* const from = b_tile + first * args->b_depth * ELEMENT_PARTS;
+        if (reads_full)
+          add_steps(sums, a_tile, panel[0], from, args, extent, true, steps);
+        else
+          add_steps(sums, a_tile, panel[0], from, args, extent, false, steps);
+      }
 #else
-    if (is_full)
-      add_steps(sums, a, 0, b_tile, args, extent, true, args->depth);
-    else
-      add_steps(sums, a, 0, b_tile, args, extent, false, args->depth);
+      if (reads_full)
+        add_steps(sums, a_tile, 0, b_tile, args, extent, true, args->depth);
+      else
+        add_steps(sums, a_tile, 0, b_tile, args, extent, false, args->depth);
 #endif
-    finish_tile(sums, c, bias, args, place, extent, is_full);
-  }
+      finish_tile(sums, c, bias, args, place, extent, is_full);
+    }
 }

@@ -2,9 +2,11 @@
 // every dimension.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "chain/fused_run.hpp"
@@ -15,9 +17,9 @@ namespace {
 
 std::vector<FusedCut> cuts;
 
-void run(const ProductCase& one, const cuda::fused::Config& config) {
+void run(const ProductCase& one, const cuda::fused::Config& config, const Exponents& exponents = {}) {
   try {
-    cuts.push_back(run_fused(one, config));
+    cuts.push_back(run_fused(one, config, exponents));
   } catch (const std::exception& error) {
     ADD_FAILURE() << one.text() << " by " << config.shape.samples << " samples, " << config.ranks()
                   << " ranks, " << config.arguments.parts << " parts, " << config.arguments.x_buffers
@@ -84,10 +86,7 @@ void run_some(std::size_t kind, Layout layout, std::size_t count) {
   Picker pick(kind * 2 + static_cast<std::size_t>(layout));
   for (const char* chain : chains)
     for (std::size_t turn = 0; turn < (quick ? 1 : count); ++turn) {
-      ProductCase one = any_case(chain, kind, layout, pick);
-      // Factors that are multiplied together may turn the NaN of an infinity times zero into an infinity.
-      for (const cuda::fused::Link& link : cuda::fused::links_of(one.problem))
-        if (link.factors > 1) one.infinite = false;
+      const ProductCase one = any_case(chain, kind, layout, pick);
       const std::vector<cuda::fused::Config> configs = fused_configs(one);
       ASSERT_FALSE(configs.empty()) << one.text();
       run(one, configs[pick.next(configs.size())]);
@@ -104,6 +103,68 @@ TEST(Fused, Tf32) { run_some(2, Layout::batch_first, 1); }
 TEST(Fused, Tf32x3) {
   run_some(3, Layout::batch_first, 2);
   run_some(3, Layout::batch_last, 1);
+}
+
+/// Chains whose factors are multiplied together, for good or in part.
+constexpr const char* merged_chains[] = {"1x4x4x4*4x4x4x1", "1x16x4x8*4x8x8x1*8x4x16x1",
+                                         "1x4x4x16*4x4x4x4*16x4x4x1", "2x8x3x2*2x6x17x1",
+                                         "1x2x2x32*2x2x2x16*4x2x2x8*8x2x2x4*16x2x2x2*32x2x2x1"};
+
+/// Weights that the dtype holds, and whose products it does not.
+TEST(Fused, ProductsOfWeightsOutOfRange) {
+  Picker pick(3);
+  for (const std::size_t kind : {0u, 1u, 2u, 3u})
+    for (const char* chain : merged_chains)
+      for (const bool is_large : {true, false})
+        for (const Layout layout : {Layout::batch_first, Layout::batch_last}) {
+          if (quick && layout == Layout::batch_last) continue;
+          ProductCase one = any_case(chain, kind, layout, pick);
+          one.infinite = false;
+          one.problem.batch = 17;
+          one.problem.cols_stride = one.problem.rows_stride = 0;
+          const std::vector<cuda::fused::Link> links = links_of(one.problem);
+          ASSERT_TRUE(std::ranges::any_of(links, [](const auto& link) { return link.factors > 1; }))
+              << one.text();
+          const Exponents of_half = is_large ? Exponents{.first = 7, .second = 10, .outputs = 4, .x = -18}
+                                             : Exponents{.first = -14, .second = -14, .outputs = 2, .x = 13};
+          const Exponents of_float = is_large
+                                         ? Exponents{.first = 70, .second = 80, .outputs = 9, .x = -120}
+                                         : Exponents{.first = -70, .second = -80, .outputs = 9, .x = 110};
+          const std::vector<cuda::fused::Config> configs = fused_configs(one);
+          run(one, configs[pick.next(configs.size())], kind == 0 ? of_half : of_float);
+        }
+}
+
+/// Outputs are infinities or NaNs if and only if they are with the factors one by one.
+TEST(Fused, InfiniteWeights) {
+  Picker pick(4);
+  for (const std::size_t kind : {0u, 1u, 3u})
+    for (const char* chain : merged_chains) {
+      ProductCase one = any_case(chain, kind, Layout::batch_first, pick);
+      one.problem.activation = Activation::none;
+      one.infinite = false;
+      const std::vector<cuda::fused::Config> configs = fused_configs(one);
+      run(one, configs[pick.next(configs.size())], {.infinite_weight = true});
+    }
+}
+
+/// Random weights of any size: no worse than the bound of the factors one by one.
+TEST(Fused, ErrorsOfProductsOfWeights) {
+  Picker pick(5);
+  for (const std::size_t kind : {0u, 1u, 3u})
+    for (const char* chain : merged_chains)
+      for (const auto& [least, most] :
+           {std::pair(1e-4, 1e4), std::pair(1.0, 1e4), std::pair(1e-4, 1e-2), std::pair(0.1, 1.0)}) {
+        ProductCase one = any_case(chain, kind, Layout::batch_first, pick);
+        one.infinite = false;
+        one.problem.activation = Activation::none;
+        one.problem.bias = false;
+        // With more factors of such weights, those one by one leave the range of half numbers, too.
+        if (one.problem.chain.size() > 2 && kind == 0 && most > 1) continue;
+        const std::vector<cuda::fused::Config> configs = fused_configs(one);
+        EXPECT_LE(worst_error(one, configs[pick.next(configs.size())], least, most), 1)
+            << one.text() << " with weights from " << least << " to " << most;
+      }
 }
 
 /// Every config of a chain that clusters of 2, 4 and 8 divide, and whose y is cut into parts.

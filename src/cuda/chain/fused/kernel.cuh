@@ -60,6 +60,28 @@ __device__ inline void fill_tables(const Arguments& p, int rank, std::uint32_t s
     ptx::store_shared_4(shared + p.x_table + at * 4, entry_of(Traits::line(), p.space[0], first + at));
 }
 
+/// Adds the exponents that were packed with the weights to the entries of the outputs. Each thread goes
+/// through those that it has filled.
+__device__ inline void fill_exponents(const Arguments& p, int rank, std::uint32_t shared) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  for (int s = 0; s < p.steps; ++s) {
+    const Step& step = p.step[s];
+    if (step.exponents < 0) continue;
+    const int outputs = step.m_groups * step.m_tiles * 16;
+    const int j_count = static_cast<int>(step.j_count.value());
+    const int i_first = rank / step.ranks_j * step.i_count, j_first = rank % step.ranks_j * j_count;
+    for (int at = thread; at < step.blocks * outputs; at += threads) {
+      const int block = at / outputs, k = at - block * outputs;
+      if (k >= step.b) continue;
+      const int i = i_first + block / j_count, j = j_first + block % j_count;
+      const auto exponent =
+          static_cast<Entry>(p.weights[step.exponents + (std::int64_t{i} * step.b + k) * step.d + j]);
+      const std::uint32_t entry = shared + step.table + at * 4;
+      ptx::store_shared_4(entry, ptx::load_shared_4(entry) | exponent << 24);
+    }
+  }
+}
+
 }  // namespace fused
 
 template <class Traits>
@@ -82,6 +104,7 @@ __global__ void __launch_bounds__(fused::most_threads, 1)
   std::int64_t tile = static_cast<int>(blockIdx.x) / p.ranks;
   int parity = 0;
   copy_x<Traits>(p, tile, rank, parity, shared, at);
+  fill_exponents(p, rank, shared);
   for (; tile < p.tiles; tile += clusters) {
     if (ahead) {
       copy_x<Traits>(p, tile + clusters, rank, parity ^ 1, shared, at);

@@ -36,7 +36,7 @@ Kernel kernel_of(const Problem& problem, std::size_t shape) {
 class FusedExecutor final : public CudaExecutor {
  public:
   FusedExecutor(const Problem& problem, Device device, std::span<const Link> links, const Config& config)
-      : CudaExecutor(device, packed_order(problem, links), problem.chain, chain_parts(problem, links)),
+      : CudaExecutor(device, packed_order(problem, links), chain_parts(problem, links)),
         problem_(problem),
         config_(config),
         kernel_(kernel_of(problem, config.shape_index)) {
@@ -100,29 +100,30 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
           message("takes factors of up to {} rows and columns, not {}", most_features, factor.to_string()));
   const GpuFacts& facts = gpu(device);
   if (std::string reason = capability_refusal(facts, 80); !reason.empty()) return refused(std::move(reason));
-  const std::vector<Link> links = links_of(problem);
-  if (links.empty())
+  std::vector<std::vector<Link>> ways = ways_of(problem);
+  if (ways.empty())
     return refused(message(
         "needs at most {} products after neighbours are multiplied together, and in f32 sums of 16 terms or "
         "more in each; the chain is {}",
         most_steps, problem.chain.to_string()));
-  const PackedOrder order = packed_order(problem, links);
-  if (std::string reason = order_refusal(order, packed_as); !reason.empty())
-    return refused(std::move(reason));
-  const std::optional<Config> config = best_config(problem, links, facts);
-  if (!config)
+  if (packed_as != nullptr)
+    std::erase_if(ways, [&](const auto& links) { return packed_order(problem, links) != *packed_as; });
+  if (ways.empty()) return refused(has_other_order);
+  const std::optional<Cut> cut = best_cut(problem, ways, facts);
+  if (!cut)
     return refused(message("needs shared memory for 16 samples between two factors; {} has {} bytes",
                            facts.name, facts.shared_bytes));
   const double value_bytes =
       static_cast<double>(problem.chain.nnz()) * static_cast<double>(size_of(problem.dtype));
-  double packing = packing_seconds(facts, value_bytes, static_cast<double>(order.bytes));
-  for (const Link& link : links)
+  const double packed_bytes = static_cast<double>(packed_order(problem, cut->links).bytes);
+  double packing = packing_seconds(facts, value_bytes, packed_bytes);
+  for (const Link& link : cut->links)
     if (link.factors > 1) packing += merging_seconds(problem.chain, link);
   return {.refusal = {},
-          .seconds = config->seconds,
+          .seconds = cut->config.seconds,
           .packing_seconds = packing,
-          .make = [problem, device, links, config = *config] {
-            return make_executor(problem, device, links, config);
+          .make = [problem, device, cut = *cut] {
+            return make_executor(problem, device, cut.links, cut.config);
           }};
 }
 

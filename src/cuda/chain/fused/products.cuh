@@ -200,6 +200,23 @@ __device__ inline void transpose_in_four(std::uint32_t (&words)[4], int t) {
   }
 }
 
+/// Multiplies sums by the powers of two that their outputs' entries have.
+template <class Traits, int tiles>
+__device__ inline void scale_sums(Sums<Traits, tiles>& sums, std::uint32_t entries) {
+#pragma unroll
+  for (int m = 0; m < tiles; ++m)
+#pragma unroll
+    for (int upper = 0; upper < 2; ++upper) {
+      const Entry entry = ptx::load_shared_4(entries + (m * 16 + upper * 8) * 4);
+      const float by = __uint_as_float(entry >> 24 << 23);
+#pragma unroll
+      for (int n = 0; n < Traits::n_tiles; ++n) {
+        sums[m][n][2 * upper] *= by;
+        sums[m][n][2 * upper + 1] *= by;
+      }
+    }
+}
+
 /// Stores the sums of one output. `to` is the place of the item's first samples in the line, in this block.
 template <class Traits>
 __device__ inline void store_sums(const float (&sums)[Traits::n_tiles][4], int upper, std::uint32_t to,
@@ -279,13 +296,14 @@ __device__ __forceinline__ void multiply_items(const Arguments& p, int number_of
 #pragma unroll
       for (int n = 0; n < Traits::n_tiles; n += 2) multiply<Traits, tiles>(sums, now, n, x.load(n));
     }
+    const std::uint32_t entries = shared + address_of(item.z) + at.g * 4;
+    if (step.exponents >= 0) scale_sums<Traits, tiles>(sums, entries);
     if (is_last && p.bias != nullptr)
 #pragma unroll
       for (int m = 0; m < tiles; ++m)
         add_bias<Traits>(sums[m], p.bias, item.w + std::int64_t{m} * 16 * d, d,
                          static_cast<int>(item.z >> 24) - m * 16, at.g);
     if (is_last && p.activation != Activation::none) activate_sums<Traits, tiles>(sums, p.activation);
-    const std::uint32_t entries = shared + address_of(item.z) + at.g * 4;
 #pragma unroll
     for (int m = 0; m < tiles; ++m)
 #pragma unroll

@@ -31,6 +31,29 @@ struct Elements {
 
 Elements elements_of(const Problem& problem) { return {static_cast<int>(size_of(problem.dtype))}; }
 
+/// The bytes from the first packed weight to a link's fragments, to its exponents, and past them.
+struct WeightPlace {
+  std::size_t fragments, exponents, end;
+};
+
+std::vector<WeightPlace> weight_places(DType dtype, std::span<const Link> links) {
+  constexpr std::size_t fragment_bytes = 512;
+  std::vector<WeightPlace> all;
+  std::size_t at = 0;
+  for (const Link& link : links) {
+    const Product& p = link.product;
+    const int k_step = Elements{static_cast<int>(size_of(dtype))}.in_k_step();
+    const std::int64_t fragments = p.a * p.d * divided_up(p.b, 16) * divided_up(p.c, k_step) * link.repeats;
+    const std::size_t exponents = at + static_cast<std::size_t>(fragments) * fragment_bytes;
+    const std::size_t end = link.factors == 1
+                                ? exponents
+                                : exponents + up_to_multiple(static_cast<std::size_t>(p.a * p.b * p.d), 16);
+    all.push_back({at, exponents, end});
+    at = end;
+  }
+  return all;
+}
+
 /// How often the busiest bank is asked for when the first unit of each line is read or written at once.
 int conflicts(const Line& form, std::span<const int> lines, int shift) {
   std::array<int, 8> asked{};
@@ -119,7 +142,7 @@ class Maker {
  private:
   /// Gives every rank its (i, j).
   [[nodiscard]] bool divide(Arguments& all) const {
-    std::int64_t weights = 0;
+    const std::vector<WeightPlace> weights = weight_places(problem_.dtype, links_);
     for (int s = 0; s < all.steps; ++s) {
       const Link& link = links_[static_cast<std::size_t>(s)];
       const Product& p = link.product;
@@ -137,8 +160,9 @@ class Maker {
       step.repeats = link.repeats;
       step.k_steps = step.terms / elements_.in_k_step() * link.repeats;
       step.tiles = real_int(divided_up(p.b, 16));
-      step.weights = weights;
-      weights += p.a * p.d * step.tiles * step.k_steps * 512;
+      const WeightPlace& place = weights[static_cast<std::size_t>(s)];
+      step.weights = static_cast<std::int64_t>(place.fragments);
+      step.exponents = link.factors > 1 ? static_cast<std::int64_t>(place.exponents) : -1;
       all.space[s] = {.block_features = Divisor(static_cast<std::uint32_t>(p.c * p.d)),
                       .d = Divisor(static_cast<std::uint32_t>(p.d)),
                       .i_count = Divisor(static_cast<std::uint32_t>(step.i_count)),
@@ -352,7 +376,7 @@ std::optional<Pattern> product_of(std::span<const Pattern> factors) {
 
 }  // namespace
 
-std::vector<Link> links_of(const Problem& problem) {
+std::vector<std::vector<Link>> ways_of(const Problem& problem) {
   const bool transposed = is_transposed(problem.operation);
   const std::vector<Pattern>& factors = problem.chain.factors();
   const std::size_t count = factors.size();
@@ -366,8 +390,7 @@ std::vector<Link> links_of(const Problem& problem) {
     product.b = transposed ? pattern.c : pattern.b;
     product.c = transposed ? pattern.b : pattern.c;
     product.d = pattern.d;
-    const int repeats = end - first > 1 && merges_in_parts(problem.dtype) ? 2 : 1;
-    return Link{first, end - first, pattern, product, repeats};
+    return Link{first, end - first, pattern, product, end - first > 1 ? merged_parts(problem.dtype) : 1};
   };
   /// Multiply-adds for a sample, padding included, and the time for its features as so many of them.
   const auto cost_of = [&](const Product& p, int repeats) {
@@ -377,31 +400,39 @@ std::vector<Link> links_of(const Problem& problem) {
            (real(repeats * divided_up(p.b, 16) * 16) * real(divided_up(p.c, k_step) * k_step) +
             of_feature * real(p.b + p.c));
   };
-  struct Best {
+  struct Way {
     double cost = 0;
-    std::size_t steps = 0;
     std::vector<Link> links = {};
-    bool exists = false;
   };
-  std::vector<Best> up_to(count + 1);  // the factors before each
-  up_to[0].exists = true;
-  for (std::size_t first = 0; first < count; ++first) {
-    if (!up_to[first].exists) continue;
+  /// For the factors before each, the cheapest way by its number of products.
+  using Ways = std::array<std::optional<Way>, most_steps + 1>;
+  std::vector<Ways> up_to(count + 1);
+  up_to[0][0].emplace();
+  for (std::size_t first = 0; first < count; ++first)
     for (std::size_t end = first + 1; end <= std::min(count, first + MergeTask::most_factors); ++end) {
       const std::optional<Pattern> pattern = product_of(std::span(factors).subspan(first, end - first));
       if (!pattern) continue;
       const Link link = link_of(first, end, *pattern);
       if (link.product.c < least_terms) continue;
-      const double cost = up_to[first].cost + cost_of(link.product, link.repeats);
-      Best& best = up_to[end];
-      if (up_to[first].steps + 1 > most_steps || (best.exists && best.cost <= cost)) continue;
-      best = {cost, up_to[first].steps + 1, up_to[first].links, true};
-      best.links.push_back(link);
+      const double cost = cost_of(link.product, link.repeats);
+      for (std::size_t steps = 0; steps < most_steps; ++steps) {
+        const std::optional<Way>& before = up_to[first][steps];
+        std::optional<Way>& best = up_to[end][steps + 1];
+        if (!before || (best && best->cost <= before->cost + cost)) continue;
+        best = {before->cost + cost, before->links};
+        best->links.push_back(link);
+      }
     }
+  std::vector<Way> found;
+  for (std::optional<Way>& way : up_to[count])
+    if (way) found.push_back(*std::move(way));
+  std::ranges::stable_sort(found, {}, &Way::cost);
+  std::vector<std::vector<Link>> all;
+  for (Way& way : found) {
+    if (!transposed) std::ranges::reverse(way.links);
+    all.push_back(std::move(way.links));
   }
-  std::vector<Link> links = std::move(up_to[count].links);
-  if (!transposed) std::ranges::reverse(links);
-  return links;
+  return all;
 }
 
 namespace {
@@ -432,6 +463,13 @@ std::vector<Config> all_configs(const Problem& problem, std::span<const Link> li
   std::vector<Config> all = without_shifts(problem, maker, gpu);
   for (Config& config : all) maker.set_shifts(config);
   return all;
+}
+
+std::optional<Cut> best_cut(const Problem& problem, std::span<const std::vector<Link>> ways,
+                            const GpuFacts& gpu) {
+  for (const std::vector<Link>& links : ways)
+    if (std::optional<Config> config = best_config(problem, links, gpu)) return Cut{links, *config};
+  return std::nullopt;
 }
 
 std::optional<Config> best_config(const Problem& problem, std::span<const Link> links, const GpuFacts& gpu) {
@@ -465,18 +503,29 @@ Arguments arguments_of(const Problem& problem, const Config& config, const Opera
 
 std::vector<ChainPart> chain_parts(const Problem& problem, std::span<const Link> links) {
   std::vector<ChainPart> parts;
-  const bool half = problem.dtype != DType::f32;
-  constexpr std::int64_t fragment_units = 32;
-  std::size_t offset = 0;
-  for (const Link& link : links) {
-    PackLayout layout;
+  const bool half = problem.dtype != DType::f32, transposed = is_transposed(problem.operation);
+  const std::vector<WeightPlace> places = weight_places(problem.dtype, links);
+  for (std::size_t at = 0; at < links.size(); ++at) {
+    const Link& link = links[at];
+    ChainPart& part = parts.emplace_back(ChainPart{.first = link.factor,
+                                                   .count = link.factors,
+                                                   .offset = places[at].fragments,
+                                                   .layout = {},
+                                                   .merging = {},
+                                                   .exponents = places[at].exponents});
+    if (link.factors > 1) {
+      const auto factors = std::span(problem.chain.factors()).subspan(link.factor, link.factors);
+      part.merging = merge_task(factors, problem.dtype, transposed);
+      continue;
+    }
+    PackLayout& layout = part.layout;
     layout.a = link.product.a;
     layout.b = link.product.b;
     layout.c = link.product.c;
     layout.d = link.product.d;
-    layout.transposed = is_transposed(problem.operation);
+    layout.transposed = transposed;
     layout.dtype = problem.dtype;
-    // The tensor core's left operand: lane 4g + t holds rows g and g + 8.
+    // The tensor core's left operand, as FragmentOrder describes it.
     if (half) {
       layout.bit({.l = 1});
       layout.bit({.k = 8});
@@ -488,28 +537,9 @@ std::vector<ChainPart> chain_parts(const Problem& problem, std::span<const Link>
       layout.lanes({.l = 1}, {.k = 1});
     }
     const int k_step = half ? 16 : 8;
-    layout.skip(link.repeats);
     layout.digit(divided_up(layout.c, k_step), {.l = k_step});
     layout.digit(divided_up(layout.b, 16), {.k = 16});
     layout.digit(layout.d, {.j = 1});
-    for (int repeat = 0; repeat < link.repeats; ++repeat)
-      parts.push_back({.layout = layout,
-                       .offset = offset + static_cast<std::size_t>(repeat * fragment_units) * 16,
-                       .first = link.factor,
-                       .count = link.factors,
-                       .is_rest = repeat > 0,
-                       .merged_offset = 0});
-    offset += static_cast<std::size_t>(layout.all_units()) * 16;
-  }
-  for (std::size_t at = 0; at < parts.size(); ++at) {
-    ChainPart& part = parts[at];
-    if (part.count == 1) continue;
-    part.merged_offset = offset;
-    const bool has_rest = at + 1 < parts.size() && parts[at + 1].is_rest;
-    if (has_rest) parts[++at].merged_offset = offset;
-    const PackLayout& p = part.layout;
-    const auto values = static_cast<std::size_t>(p.a * p.b * p.c * p.d) * size_of(p.dtype);
-    offset = up_to_multiple(offset + (has_rest ? 2 : 1) * values, 256);
   }
   return parts;
 }
@@ -518,14 +548,7 @@ PackedOrder packed_order(const Problem& problem, std::span<const Link> links) {
   PackedOrder order{.family = "fused", .numbers = {is_transposed(problem.operation)}, .bytes = 0};
   std::size_t number = 1;
   for (const Link& link : links) order.numbers[number++] = static_cast<std::int64_t>(link.factors);
-  for (const ChainPart& part : chain_parts(problem, links)) {
-    if (part.is_rest) continue;
-    const PackLayout& p = part.layout;
-    const auto values = static_cast<std::size_t>(p.a * p.b * p.c * p.d) * size_of(p.dtype);
-    order.bytes = std::max(order.bytes, part.offset + static_cast<std::size_t>(p.all_units()) * 16);
-    if (part.count > 1)
-      order.bytes = std::max(order.bytes, part.merged_offset + (merges_in_parts(p.dtype) ? 2 : 1) * values);
-  }
+  order.bytes = weight_places(problem.dtype, links).back().end;
   return order;
 }
 

@@ -42,15 +42,24 @@ struct Config {
   [[nodiscard]] int ranks() const { return arguments.ranks; }
 };
 
-/// The products in the order in which they are computed, by the cheapest way to multiply neighbours together.
-/// Empty if more than most_steps products remain, or if a sum in f32 has fewer than 16 terms.
-[[nodiscard]] std::vector<Link> links_of(const Problem& problem);
+/// The ways to multiply neighbours together, as the products in the order in which they are computed: the
+/// cheapest of those with as many products each, the cheapest first. None has more than most_steps products,
+/// or in f32 sums of fewer than 16 terms.
+[[nodiscard]] std::vector<std::vector<Link>> ways_of(const Problem& problem);
 /// Every config that the GPU can hold, in no order.
 [[nodiscard]] std::vector<Config> all_configs(const Problem& problem, std::span<const Link> links,
                                               const GpuFacts& gpu);
 /// The config with the smallest prediction; none if no tile fits.
 [[nodiscard]] std::optional<Config> best_config(const Problem& problem, std::span<const Link> links,
                                                 const GpuFacts& gpu);
+/// A way with its config.
+struct Cut {
+  std::vector<Link> links;
+  Config config;
+};
+/// The first of the ways that has a config.
+[[nodiscard]] std::optional<Cut> best_cut(const Problem& problem, std::span<const std::vector<Link>> ways,
+                                          const GpuFacts& gpu);
 /// The clusters (or blocks, if each computes for itself) that run at the same time.
 [[nodiscard]] int clusters_at_once(const Config& config, const GpuFacts& gpu);
 
@@ -63,8 +72,7 @@ using CostTerms = std::array<double, 17>;
 [[nodiscard]] Arguments arguments_of(const Problem& problem, const Config& config, const Operands& operands,
                                      const void* weights);
 
-/// The parts of the packed values: the weights of each link, one after the other, then products of several
-/// factors as given.
+/// The parts of the packed values: the weights of each link, one after the other.
 [[nodiscard]] std::vector<ChainPart> chain_parts(const Problem& problem, std::span<const Link> links);
 [[nodiscard]] PackedOrder packed_order(const Problem& problem, std::span<const Link> links);
 

@@ -54,13 +54,15 @@ struct Line {
   [[nodiscard]] __host__ __device__ constexpr int units() const { return samples * element_bytes / 16; }
 };
 
-/// The place of a line as one number: its first unit in the space, in bytes, and the rank in the highest
-/// eight bits. Unit u of the line lies at that address ^ 16·u, if the space begins at a multiple of 1024
-/// bytes.
+/// The place of a line as one number: its first unit in the space, in bytes (20 bits), and the rank (4 bits).
+/// Unit u of the line lies at that address ^ 16·u, if the space begins at a multiple of 1024 bytes. The
+/// highest eight bits are for the exponent of a float that the line's sums are multiplied by.
 using Entry = std::uint32_t;
 inline constexpr Entry no_entry = 0xffffffffu;
-[[nodiscard]] __host__ __device__ inline int rank_of(Entry entry) { return static_cast<int>(entry >> 24); }
-[[nodiscard]] __host__ __device__ inline std::uint32_t address_of(Entry entry) { return entry & 0xffffffu; }
+[[nodiscard]] __host__ __device__ inline int rank_of(Entry entry) {
+  return static_cast<int>(entry >> 20 & 0xfu);
+}
+[[nodiscard]] __host__ __device__ inline std::uint32_t address_of(Entry entry) { return entry & 0xfffffu; }
 
 /// The entry of a line. Units of a line are swizzled within rows of 128 bytes, so that the lines that a warp
 /// reads at once, and those that it writes at once, lie in different banks. Neighbouring lines differ in the
@@ -87,7 +89,7 @@ inline constexpr Entry no_entry = 0xffffffffu;
   const int rank_i = split(i, space.i_count, i_here);
   const int rank_j = split(j, space.j_count, j_here);
   const int line = (i_here * static_cast<int>(space.j_count.value()) + j_here) * space.terms + l;
-  return line_entry(form, line, space.shift) | static_cast<Entry>(rank_i * space.ranks_j + rank_j) << 24;
+  return line_entry(form, line, space.shift) | static_cast<Entry>(rank_i * space.ranks_j + rank_j) << 20;
 }
 
 /// A piece of a step that a warp computes: some tiles of 16 outputs of one (i, j), for a group of samples.
@@ -120,6 +122,8 @@ struct Step {
   int items = 0;             ///< place of its items in shared memory, part after part
   int table = 0;             ///< place of the entries of its outputs in shared memory
   std::int64_t weights = 0;  ///< bytes from the first packed weight
+  /// Bytes from the first packed weight to the exponents of the outputs' sums (MergeTask); -1: none.
+  std::int64_t exponents = -1;
 };
 
 struct Arguments {

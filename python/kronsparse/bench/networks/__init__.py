@@ -1,0 +1,1 @@
+"""The models that `models` and `peft` time, and what takes the place of their layers."""

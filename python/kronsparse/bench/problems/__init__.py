@@ -1,0 +1,1 @@
+"""Which problems are measured: one problem, suites of them, chains for a layer."""

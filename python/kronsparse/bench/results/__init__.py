@@ -1,0 +1,1 @@
+"""Rows of results files, and what follows from them."""

@@ -1,0 +1,1 @@
+"""Everyone who multiplies beside kronsparse."""
