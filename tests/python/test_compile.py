@@ -109,6 +109,48 @@ def test_compiled_under_autocast(dtype):
     torch.testing.assert_close(y, forward(x))
 
 
+TRANSFORMS = {
+    "grad": lambda f: torch.func.grad(lambda x: f(x).square().sum()),
+    "grad_of_grad": lambda f: torch.func.grad(lambda x: torch.func.grad(lambda y: f(y).exp().sum())(x).sum()),
+    "jvp": lambda f: lambda x: torch.func.jvp(f, (x,), (torch.ones_like(x),))[1],
+    "vmap": lambda f: torch.func.vmap(f),
+    "vmap_of_grad": lambda f: torch.func.vmap(torch.func.grad(lambda x: f(x).square().sum())),
+}
+
+
+@pytest.mark.parametrize(("backend", "is_frozen"), [("aot_eager", False), ("eager", True)])
+@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_transforms_inside_of_compiled_code(transform, backend, is_frozen):
+    """Torch knows no derivatives of operators there: a tangent would be zero, and no word said."""
+    layer = make()
+    if is_frozen:
+        layer.freeze()
+    transformed = transform(layer)
+    x = torch.randn(5, 16)
+    torch.testing.assert_close(torch.compile(transformed, fullgraph=True, backend=backend)(x), transformed(x))
+
+
+@pytest.mark.parametrize("name", ["grad", "jvp", "vmap"])
+def test_transforms_of_compiled_code(name):
+    layer, transform = make(), TRANSFORMS[name]
+    x = torch.randn(5, 16)
+    torch.testing.assert_close(transform(torch.compile(layer, backend="aot_eager"))(x), transform(layer)(x))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_gradients_of_factors_by_a_transform_inside_of_compiled_code(layout):
+    layer = make(layout, None)
+    x = input_of(16, (5,), layout, torch.float32)
+
+    def loss(parameters):
+        return torch.func.functional_call(layer, parameters, (x,)).square().sum()
+
+    gradient = torch.func.grad(loss)
+    parameters = {name: values.detach() for name, values in layer.named_parameters()}
+    compiled = torch.compile(gradient, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(parameters), gradient(parameters))
+
+
 def calls_of(graph):
     return [str(node.target) for node in graph.graph.nodes if "kronsparse" in str(node.target)]
 

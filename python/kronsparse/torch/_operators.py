@@ -3,7 +3,8 @@
 A product is linear in x and in each of its factors, so that its derivatives are products again. They are
 written once: eager code uses autograd functions, one as short as it can be for reverse mode, one for
 torch.func and forward mode; the operators themselves, which torch.compile, torch.export and torch.jit.trace
-see, are registered with the same formulas, but in reverse mode only.
+see, are registered with the same formulas, but in reverse mode only, so that transforms inside of
+compiled code take torch's own products.
 """
 
 from __future__ import annotations
@@ -105,6 +106,12 @@ def is_special() -> bool:
         or _are_functorch_transforms_active()
         or forward_ad._current_level >= 0
     )
+
+
+def is_transformed_while_compiled() -> bool:
+    """Whether torch.func or forward mode is at work in code that is being compiled. There torch knows no
+    derivatives of operators: grad is an error within torch, and jvp would be zero."""
+    return _is_compiling() and (_are_functorch_transforms_active() or forward_ad._current_level >= 0)
 
 
 # Formulas. x and g are those of the product with K, whichever of them was given: K^H x is linear in the

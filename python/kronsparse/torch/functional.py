@@ -74,6 +74,8 @@ def apply(
     `flags` are added to the settings of the operators."""
     if x.dtype != factors[0].dtype:
         _check_dtype(x, factors[0].dtype)
+    if backend == "kernel" and _operators.is_transformed_while_compiled():
+        backend = "einsum"
     if backend != "kernel":
         _check_features(x, factors, layout)
         return _apply_torch(x, factors, bias, activation, layout, backend)
