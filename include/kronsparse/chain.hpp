@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kronsparse/dtype.hpp"
 #include "kronsparse/export.h"
 #include "kronsparse/pattern.hpp"
 
@@ -40,6 +41,8 @@ class KRONSPARSE_API Chain {
   /// The square-dyadic butterfly of size n = 2^L, L factors
   /// (2^(l-1), 2, 2, 2^(L-l)), l = 1..L: the support of the FFT.
   [[nodiscard]] static Chain butterfly(std::int64_t n);
+  /// The same, by the name of its support.
+  [[nodiscard]] static Chain square_dyadic(std::int64_t n) { return butterfly(n); }
   /// Butterflies of any size: factor l is (product of col_radices before l, row_radices[l]·ranks[l-1],
   /// col_radices[l]·ranks[l], product of row_radices after l). Without ranks, all are 1. Every chain whose
   /// neighbours are chainable is one of these.
@@ -97,6 +100,10 @@ class KRONSPARSE_API Chain {
   /// Floating-point operations of a product with so many vectors, a multiplication and an addition for each
   /// value.
   [[nodiscard]] std::int64_t flops(std::int64_t batch = 1) const noexcept { return 2 * batch * nnz(); }
+  /// Bytes of the values in a dtype.
+  ///
+  ///     assert(kronsparse::Chain::monarch(64, 64, 8).bytes(kronsparse::DType::f16) == 2048);
+  [[nodiscard]] std::int64_t bytes(DType dtype) const;
   /// The factors and the product as lines of text.
   ///
   ///     const std::string table = kronsparse::Chain::monarch(32, 8, 4).table();

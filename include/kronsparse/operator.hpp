@@ -163,6 +163,25 @@ class Operator {
     return block_diag(other) * side_by_side(cols()).transposed();
   }
 
+  /// The inverse: blocks are inverted one by one, by elimination with pivots. Error invalid_argument where a
+  /// factor's blocks are not square, or one is singular.
+  ///
+  ///     const kronsparse::Operator<double> op(kronsparse::Chain::dense(2, 2), {{0, 2, 4, 0}});
+  ///     assert((op.inverse() * std::vector<double>{2, 4})[0] == 1);
+  [[nodiscard]] Operator inverse() const {
+    std::vector<Pattern> patterns;
+    std::vector<std::vector<T>> factors;
+    for (std::size_t index = chain_.size(); index-- > 0;) {
+      const Pattern& p = chain_[index];
+      if (p.b != p.c)
+        throw Error(ErrorCode::invalid_argument, "factors: factor " + std::to_string(index) + " (" +
+                                                     p.to_string() + ") must have square blocks");
+      patterns.push_back(p);
+      factors.push_back(inverse_of(index));
+    }
+    return {Chain(std::move(patterns)), std::move(factors)};
+  }
+
   /// The same operator with factors `index` and `index` + 1 made one: Chain::fuse.
   [[nodiscard]] Operator fuse(std::size_t index) const {
     const Chain fused = chain_.fuse(index);
@@ -200,6 +219,43 @@ class Operator {
   [[nodiscard]] static std::size_t in_pattern(const Pattern& p, std::int64_t row, std::int64_t col) {
     return at(p, row / (p.b * p.d), row / p.d % p.b, col / p.d % p.c, col % p.d);
   }
+  /// The values of a factor with square blocks, each of them inverted (Gauss and Jordan).
+  [[nodiscard]] std::vector<T> inverse_of(std::size_t index) const {
+    const Pattern& p = chain_[index];
+    std::vector<T> values(factors_[index].size());
+    const std::int64_t width = 2 * p.b;
+    std::vector<T> rows(static_cast<std::size_t>(p.b * width));  // the block, and what becomes its inverse
+    const auto element = [&](std::int64_t row, std::int64_t col) -> T& {
+      return rows[static_cast<std::size_t>((row * width) + col)];
+    };
+    for (std::int64_t i = 0; i < p.a; ++i)
+      for (std::int64_t j = 0; j < p.d; ++j) {
+        for (std::int64_t k = 0; k < p.b; ++k)
+          for (std::int64_t l = 0; l < p.b; ++l) {
+            element(k, l) = factors_[index][at(p, i, k, l, j)];
+            element(k, p.b + l) = T(k == l ? 1.0F : 0.0F);
+          }
+        for (std::int64_t k = 0; k < p.b; ++k) {
+          std::int64_t pivot = k;
+          for (std::int64_t row = k + 1; row < p.b; ++row)
+            if (std::abs(element(row, k)) > std::abs(element(pivot, k))) pivot = row;
+          if (element(pivot, k) == T(0.0F))
+            throw Error(ErrorCode::invalid_argument, "factors: factor " + std::to_string(index) + " (" +
+                                                         p.to_string() + ") has a singular block");
+          for (std::int64_t l = 0; l < width; ++l) std::swap(element(k, l), element(pivot, l));
+          const T scale = T(1.0F) / element(k, k);
+          for (std::int64_t l = 0; l < width; ++l) element(k, l) *= scale;
+          for (std::int64_t row = 0; row < p.b; ++row) {
+            if (row == k) continue;
+            const T part = element(row, k);
+            for (std::int64_t l = 0; l < width; ++l) element(row, l) -= part * element(k, l);
+          }
+        }
+        for (std::int64_t k = 0; k < p.b; ++k)
+          for (std::int64_t l = 0; l < p.b; ++l) values[at(p, i, k, l, j)] = element(k, p.b + l);
+      }
+    return values;
+  }
   /// [1 1], 1 being the identity of this size.
   [[nodiscard]] static Operator side_by_side(std::int64_t size) {
     return {Pattern{1, 1, 2, size}, {std::vector<T>(static_cast<std::size_t>(2 * size), T(1.0F))}};
@@ -208,5 +264,53 @@ class Operator {
   Chain chain_;
   std::vector<std::vector<T>> factors_;
 };
+
+namespace detail {
+
+/// `first` combines the three real products of each product of complex numbers, (x + iy)(u + iv) from xu, yv
+/// and (x + y)(u + v), into the part that is wanted.
+template <class Real>
+[[nodiscard]] Operator<Real> part_of(const Operator<std::complex<Real>>& op, const std::vector<Real>& first) {
+  std::vector<Pattern> patterns;
+  std::vector<std::vector<Real>> factors;
+  // A small matrix (x) the identity of a size.
+  const auto add = [&](std::int64_t rows, std::int64_t cols, const std::vector<Real>& matrix,
+                       std::int64_t size) {
+    patterns.push_back({1, rows, cols, size});
+    std::vector<Real>& values = factors.emplace_back();
+    for (const Real element : matrix) values.insert(values.end(), static_cast<std::size_t>(size), element);
+  };
+  add(1, 3, first, op.rows());
+  for (std::size_t index = 0; index < op.chain().size(); ++index) {
+    const Pattern& pattern = op.chain()[index];
+    patterns.push_back({3 * pattern.a, pattern.b, pattern.c, pattern.d});
+    std::vector<Real>& values = factors.emplace_back();
+    for (const auto& value : op.factors()[index]) values.push_back(value.real());
+    for (const auto& value : op.factors()[index]) values.push_back(value.imag());
+    for (const auto& value : op.factors()[index]) values.push_back(value.real() + value.imag());
+    if (index + 1 < op.chain().size())
+      add(3, 3, {1, -1, 0, -1, -1, 1, 0, -2, 1}, pattern.cols());
+    else
+      add(3, 1, {1, 0, 1}, pattern.cols());  // the input is real
+  }
+  return {Chain(std::move(patterns)), std::move(factors)};
+}
+
+}  // namespace detail
+
+/// The real part of a complex operator, of 2·L + 1 real factors.
+///
+///     using kronsparse::Operator, kronsparse::Pattern;
+///     const Operator<std::complex<double>> i(Pattern{1, 1, 1, 2}, {{{0, 1}, {3, 1}}});
+///     assert((kronsparse::real_part(i) * std::vector<double>{1, 1})[1] == 3);
+template <class Real>
+[[nodiscard]] Operator<Real> real_part(const Operator<std::complex<Real>>& op) {
+  return detail::part_of<Real>(op, {1, -1, 0});
+}
+/// The imaginary part, in the same way.
+template <class Real>
+[[nodiscard]] Operator<Real> imaginary_part(const Operator<std::complex<Real>>& op) {
+  return detail::part_of<Real>(op, {-1, -1, 1});
+}
 
 }  // namespace kronsparse

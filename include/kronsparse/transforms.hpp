@@ -65,48 +65,15 @@ namespace detail {
 ///     assert((hadamard * std::vector<float>(8, 1.0f))[0] == 8);
 template <class T>
 [[nodiscard]] Operator<T> hadamard(std::int64_t n, Norm norm = Norm::backward) {
-  Chain chain = Chain::butterfly(n);
+  Chain chain = n == 1 ? Chain() : Chain::butterfly(n);
   std::vector<std::vector<T>> factors;
   for (const Pattern& p : chain.factors()) {
     std::vector<T>& values = factors.emplace_back(static_cast<std::size_t>(p.nnz()), T(1.0F));
-    for (std::int64_t i = 0; i < p.a; ++i)  // the last of each block's four is negative
+    for (std::int64_t i = 0; n > 1 && i < p.a; ++i)  // the last of each block's four is negative
       for (std::int64_t j = 0; j < p.d; ++j)
         values[static_cast<std::size_t>((((i * 4) + 3) * p.d) + j)] = T(-1.0F);
   }
   return static_cast<T>(detail::factor_of(norm, n)) * Operator<T>(std::move(chain), std::move(factors));
-}
-
-/// The real part of a complex operator, of real factors: each product of complex numbers is three of real
-/// ones, (x + iy)(u + iv) from xu, yv and (x + y)(u + v).
-///
-///     using kronsparse::Operator, kronsparse::Pattern;
-///     const Operator<std::complex<double>> i(Pattern{1, 1, 1, 2}, {{{0, 1}, {3, 1}}});
-///     assert((kronsparse::real_part(i) * std::vector<double>{1, 1})[1] == 3);
-template <class Real>
-[[nodiscard]] Operator<Real> real_part(const Operator<std::complex<Real>>& op) {
-  std::vector<Pattern> patterns;
-  std::vector<std::vector<Real>> factors;
-  // A small matrix (x) the identity of a size.
-  const auto add = [&](std::int64_t rows, std::int64_t cols, const std::vector<Real>& matrix,
-                       std::int64_t size) {
-    patterns.push_back({1, rows, cols, size});
-    std::vector<Real>& values = factors.emplace_back();
-    for (const Real element : matrix) values.insert(values.end(), static_cast<std::size_t>(size), element);
-  };
-  add(1, 3, {1, -1, 0}, op.rows());
-  for (std::size_t index = 0; index < op.chain().size(); ++index) {
-    const Pattern& pattern = op.chain()[index];
-    patterns.push_back({3 * pattern.a, pattern.b, pattern.c, pattern.d});
-    std::vector<Real>& values = factors.emplace_back();
-    for (const auto& value : op.factors()[index]) values.push_back(value.real());
-    for (const auto& value : op.factors()[index]) values.push_back(value.imag());
-    for (const auto& value : op.factors()[index]) values.push_back(value.real() + value.imag());
-    if (index + 1 < op.chain().size())
-      add(3, 3, {1, -1, 0, -1, -1, 1, 0, -2, 1}, pattern.cols());
-    else
-      add(3, 1, {1, 0, 1}, pattern.cols());  // the input is real
-  }
-  return {Chain(std::move(patterns)), std::move(factors)};
 }
 
 namespace detail {

@@ -53,6 +53,8 @@ std::int64_t Chain::nnz() const noexcept {
   return sum;
 }
 
+std::int64_t Chain::bytes(DType dtype) const { return nnz() * static_cast<std::int64_t>(size_of(dtype)); }
+
 std::string Chain::to_string() const {
   std::string text;
   for (const Pattern& factor : factors_) {

@@ -187,14 +187,4 @@ bool diagonalise_largest(double* d, double* e, std::int64_t k, std::int64_t want
   return Diagonaliser(d, e, rotations).run_largest(k, wanted);
 }
 
-void apply_rotations(const std::vector<Rotation>& rotations, double* z) noexcept {
-  for (std::size_t index = rotations.size(); index-- > 0;) {
-    const Rotation& rotation = rotations[index];
-    const double x = z[rotation.first];
-    const double y = z[rotation.second];
-    z[rotation.first] = (rotation.cos * x) - (rotation.sin * y);
-    z[rotation.second] = (rotation.sin * x) + (rotation.cos * y);
-  }
-}
-
 }  // namespace kronsparse::factorization

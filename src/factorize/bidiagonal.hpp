@@ -1,6 +1,7 @@
 // Singular values of a real bidiagonal matrix, and the rotations that lead to its left singular vectors.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -27,7 +28,20 @@ bool diagonalise(double* d, double* e, std::int64_t k, std::vector<Rotation>* ro
 bool diagonalise_largest(double* d, double* e, std::int64_t k, std::int64_t wanted,
                          std::vector<Rotation>* rotations);
 
-/// z := R_1 R_2 ... z.
-void apply_rotations(const std::vector<Rotation>& rotations, double* z) noexcept;
+/// z := R_1 R_2 ... z, for `width` vectors side by side: z is (k, width).
+template <int width>
+void apply_rotations(const std::vector<Rotation>& rotations, double* z) noexcept {
+  for (std::size_t index = rotations.size(); index-- > 0;) {
+    const Rotation& rotation = rotations[index];
+    double* const first = z + (std::int64_t{rotation.first} * width);
+    double* const second = z + (std::int64_t{rotation.second} * width);
+    for (int t = 0; t < width; ++t) {
+      const double x = first[t];
+      const double y = second[t];
+      first[t] = (rotation.cos * x) - (rotation.sin * y);
+      second[t] = (rotation.sin * x) + (rotation.cos * y);
+    }
+  }
+}
 
 }  // namespace kronsparse::factorization

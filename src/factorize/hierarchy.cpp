@@ -120,9 +120,24 @@ double over_indices(std::int64_t count, double work, const Make& make, const Tic
   return sum;
 }
 
-/// The same for every block of a split.
+/// The same for every block of a split. Where there are few for the threads, all work on one after the other.
 template <class T, class Use>
 double over_blocks(const Split& split, LowRank<T> (*make)(const Split&), const Tick& tick, const Use& use) {
+  if (split.blocks() == 1 || 2 * split.blocks() <= thread_count()) {
+    const double work = work_of(split) / static_cast<double>(split.blocks());
+    LowRank<T> worker = make(split);
+    double told = 0;  // of the work on this block
+    worker.take_threads([&](double share) {
+      tick(work * (share - told));
+      told = share;
+    });
+    double sum = 0;
+    for (std::int64_t block = 0; block < split.blocks(); ++block, told = 0) {
+      sum += use(worker, block);
+      tick(work * (1 - told));
+    }
+    return sum;
+  }
   return over_indices(
       split.blocks(), work_of(split) / static_cast<double>(split.blocks()), [&] { return make(split); }, tick,
       use);

@@ -4,6 +4,7 @@
 #include <complex>
 #include <numeric>
 
+#include "factorize/parallel.hpp"
 #include "factorize/reflector.hpp"
 #include "kronsparse/error.hpp"
 
@@ -13,6 +14,14 @@ namespace {
 std::size_t count(std::int64_t rows, std::int64_t cols = 1) {
   return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
 }
+
+// Work on fewer rows than the first is for one thread; more are shared in ranges. Sums are taken range by
+// range on one thread, too: they are always the same.
+constexpr std::int64_t many_rows = 256;
+constexpr std::int64_t rows_of_range = 64;
+
+// So many singular vectors are made at once: they share what is read of rotations and reflectors.
+constexpr int vectors_at_once = 8;
 
 // Four rows at a time share what is read of the other vectors.
 constexpr std::int64_t rows_at_once = 4;
@@ -106,11 +115,25 @@ LowRank<T>::LowRank(std::int64_t rows, std::int64_t cols, std::int64_t rank)
       lefts_(count(small_, small_)),
       lefts_tau_(count(small_)),
       row_(count(small_)),
-      vector_(count(large_)),
+      vectors_(count(large_, std::min<std::int64_t>(rank, vectors_at_once))),
+      parts_(small_ < many_rows ? 0 : count(small_, (small_ + rows_of_range - 1) / rows_of_range)),
       d_(count(small_)),
       e_(count(small_)),
-      z_(count(small_)),
+      z_(count(small_, vectors_at_once)),
       order_(count(small_)) {}
+
+/// Calls body(range, first, last) for ranges that cover 0..count; for all of them at once where there are
+/// fewer than `least`.
+template <class T>
+template <class Body>
+void LowRank<T>::over(std::int64_t count, std::int64_t least, std::int64_t in_range, const Body& body) const {
+  if (count < least) return body(0, 0, count);
+  if (tell_)
+    return for_ranges(count, in_range,
+                      [&](std::int64_t first, std::int64_t last) { body(first / in_range, first, last); });
+  for (std::int64_t first = 0; first < count; first += in_range)
+    body(first / in_range, first, std::min(first + in_range, count));
+}
 
 template <class T>
 double LowRank<T>::approximate() {
@@ -120,10 +143,10 @@ double LowRank<T>::approximate() {
     reduce();
     bidiagonalise();
     distance = diagonalise_and_sort(true);
-    for (std::int64_t place = 0; place < rank_; ++place) make_vector(order_[count(place)], place);
+    make_vectors(true);
   } else if (is_tall_) {  // any basis of the columns will do: that of the reflectors
     reduce();
-    for (std::int64_t place = 0; place < small_; ++place) make_vector(-1, place);
+    make_vectors(false);
   } else {
     for (std::int64_t place = 0; place < small_; ++place) left_[count(place, rank_ + 1)] = T{1};
   }
@@ -173,10 +196,12 @@ void LowRank<T>::reduce() {
     const Reflector<T> made = make_reflector(v, size);
     wide_tau_[count(i)] = made.tau;
     if (made.tau != T{0})
-      for (std::int64_t below = i + 1; below < small_; ++below) {
-        T* const row = &wide_[count(below, large_) + count(i)];
-        add_multiple(row, -made.tau * dot(row, v, size), v, size);
-      }
+      over(small_ - i - 1, many_rows, rows_of_range, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+        for (std::int64_t below = i + 1 + begin; below < i + 1 + end; ++below) {
+          T* const row = &wide_[count(below, large_) + count(i)];
+          add_multiple(row, -made.tau * dot(row, v, size), v, size);
+        }
+      });
     row_[count(i)] = T{made.beta};  // its place is taken by the reflector's 1
   }
   // The triangle, transposed where the block was: its left vectors are wanted.
@@ -203,12 +228,27 @@ void LowRank<T>::bidiagonalise() {
     // row := v^*·square, to the right of column i.
     T* const row = row_.data();
     T* const first = &square_[count(i, k) + count(i + 1)];
-    std::fill_n(row, rest, T{0});
-    add_rows(row, v + i, first, k, k - i, rest);
+    over(k - i, many_rows, rows_of_range, [&](std::int64_t range, std::int64_t begin, std::int64_t end) {
+      T* const sum = k - i < many_rows ? row : &parts_[count(range, k)];
+      std::fill_n(sum, rest, T{0});
+      add_rows(sum, v + i + begin, first + (begin * k), k, end - begin, rest);
+    });
+    if (k - i >= many_rows) {
+      std::fill_n(row, rest, T{0});
+      for (std::int64_t range = 0; range * rows_of_range < k - i; ++range)
+        for (std::int64_t t = 0; t < rest; ++t) row[t] += parts_[count(range, k) + count(t)];
+    }
     add_multiple(first, -left.tau, row, rest);
     const Reflector<T> right = make_reflector(first, rest);
     e_[count(i)] = static_cast<double>(right.beta);
-    reflect_rows(first + k, k, k - i - 1, rest, row, left.tau, v + i + 1, first, right.tau);
+    over(rest, many_rows, rows_of_range, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+      reflect_rows(first + ((begin + 1) * k), k, end - begin, rest, row, left.tau, v + i + 1 + begin, first,
+                   right.tau);
+    });
+    if (tell_ && i % rows_of_range == 0) {
+      const double left_over = static_cast<double>(rest) / static_cast<double>(k);
+      tell_(1 - (left_over * left_over * left_over));
+    }
   }
 }
 
@@ -238,37 +278,65 @@ double LowRank<T>::diagonalise_and_sort(bool with_vectors) {
   return distance;
 }
 
-/// Column `place` of left: the singular vector at `index` of d, or, where that is -1, the vector that the
-/// reflectors of a tall block make of a unit vector.
+/// The columns of left: the singular vectors, largest first, or, for a tall block of full rank, the vectors
+/// that its reflectors make of unit vectors.
 template <class T>
-void LowRank<T>::make_vector(std::int64_t index, std::int64_t place) {
-  T* const x = vector_.data();
-  std::fill_n(x, rows_, T{0});
-  if (index < 0) {
-    x[place] = T{1};
-  } else {
-    std::ranges::fill(z_, 0.0);
-    z_[count(index)] = 1;
-    apply_rotations(rotations_, z_.data());
-    for (std::int64_t t = 0; t < small_; ++t) x[t] = T{static_cast<RealOf<T>>(z_[count(t)])};
+void LowRank<T>::make_vectors(bool are_singular) {
+  const std::int64_t vectors = std::min(rank_, small_);
+  if (tell_ && small_ >= many_rows)
+    return for_ranges(vectors, vectors_at_once, [&](std::int64_t first, std::int64_t last) {
+      std::vector<double> z(z_.size());
+      std::vector<T> x(vectors_.size());
+      make_vectors(are_singular, first, last, z.data(), x.data());
+    });
+  for (std::int64_t first = 0; first < vectors; first += vectors_at_once)
+    make_vectors(are_singular, first, std::min(first + vectors_at_once, vectors), z_.data(), vectors_.data());
+}
+
+/// Up to `vectors_at_once` of them; z and x are scratch.
+template <class T>
+void LowRank<T>::make_vectors(bool are_singular, std::int64_t first, std::int64_t last, double* z, T* x) {
+  const std::int64_t many = last - first;
+  std::fill_n(x, many * large_, T{0});
+  if (are_singular) {
+    const std::int64_t width = many == 1 ? 1 : vectors_at_once;
+    std::fill_n(z, small_ * width, 0.0);
+    for (std::int64_t t = 0; t < many; ++t) z[(order_[count(first + t)] * width) + t] = 1;
+    if (width == 1)
+      apply_rotations<1>(rotations_, z);
+    else
+      apply_rotations<vectors_at_once>(rotations_, z);
+    for (std::int64_t t = 0; t < many; ++t)
+      for (std::int64_t row = 0; row < small_; ++row)
+        x[(t * large_) + row] = T{static_cast<RealOf<T>>(z[(row * width) + t])};
     for (std::int64_t i = small_ - 1; i >= 0; --i)
-      undo_reflector(x + i, &lefts_[count(i, small_ + 1)], lefts_tau_[count(i)], small_ - i);
+      for (std::int64_t t = 0; t < many; ++t)
+        undo_reflector(x + (t * large_) + i, &lefts_[count(i, small_ + 1)], lefts_tau_[count(i)], small_ - i);
+  } else {
+    for (std::int64_t t = 0; t < many; ++t) x[(t * large_) + first + t] = T{1};
   }
   if (is_tall_)
     for (std::int64_t i = small_ - 1; i >= 0; --i)
-      undo_reflector(x + i, &wide_[count(i, large_ + 1)], wide_tau_[count(i)], large_ - i);
-  for (std::int64_t t = 0; t < rows_; ++t) left_[count(t, rank_) + count(place)] = x[t];
+      for (std::int64_t t = 0; t < many; ++t)
+        undo_reflector(x + (t * large_) + i, &wide_[count(i, large_ + 1)], wide_tau_[count(i)], large_ - i);
+  for (std::int64_t t = 0; t < many; ++t)
+    for (std::int64_t row = 0; row < rows_; ++row)
+      left_[count(row, rank_) + count(first + t)] = x[(t * large_) + row];
 }
 
 /// right := left^*·block.
 template <class T>
 void LowRank<T>::project() {
   std::ranges::fill(right_, T{0});
-  for (std::int64_t t = 0; t < rows_; ++t)
-    for (std::int64_t place = 0; place < rank_; ++place) {
-      const T factor = conjugate(left_[count(t, rank_) + count(place)]);
-      if (factor != T{0}) add_multiple(&right_[count(place, cols_)], factor, &block_[count(t, cols_)], cols_);
-    }
+  over(cols_, many_rows, rows_of_range, [&](std::int64_t, std::int64_t first, std::int64_t last) {
+    for (std::int64_t t = 0; t < rows_; ++t)
+      for (std::int64_t place = 0; place < rank_; ++place) {
+        const T factor = conjugate(left_[count(t, rank_) + count(place)]);
+        if (factor != T{0})
+          add_multiple(&right_[count(place, cols_) + count(first)], factor,
+                       &block_[count(t, cols_) + count(first)], last - first);
+      }
+  });
 }
 
 template class LowRank<float>;

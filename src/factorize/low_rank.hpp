@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "factorize/bidiagonal.hpp"
@@ -15,6 +16,10 @@ template <class T>
 class LowRank {
  public:
   LowRank(std::int64_t rows, std::int64_t cols, std::int64_t rank);
+
+  /// From now on all threads work on a block, if it is large, and `tell` is called on this thread with the
+  /// share of the work on the block that is done. Results are the same.
+  void take_threads(std::function<void(double)> tell) { tell_ = std::move(tell); }
 
   /// The memory for the next block, row-major; approximate() and tail() leave it as it is.
   [[nodiscard]] T* block() noexcept { return block_.data(); }
@@ -34,8 +39,11 @@ class LowRank {
   void reduce();
   void bidiagonalise();
   double diagonalise_and_sort(bool with_vectors);
-  void make_vector(std::int64_t index, std::int64_t place);
+  void make_vectors(bool are_singular);
+  void make_vectors(bool are_singular, std::int64_t first, std::int64_t last, double* z, T* x);
   void project();
+  template <class Body>
+  void over(std::int64_t count, std::int64_t least, std::int64_t in_range, const Body& body) const;
 
   std::int64_t rows_, cols_, rank_;
   std::int64_t small_, large_;  ///< the smaller and the larger of rows and cols
@@ -46,10 +54,12 @@ class LowRank {
   std::vector<T> square_;    ///< the triangle as it is made bidiagonal
   std::vector<T> lefts_;     ///< reflectors of its columns, one in each row
   std::vector<T> lefts_tau_;
-  std::vector<T> row_, vector_;
+  std::vector<T> row_, vectors_;
+  std::vector<T> parts_;  ///< sums over ranges of rows
   std::vector<double> d_, e_, z_;
   std::vector<std::int64_t> order_;
   std::vector<Rotation> rotations_;
+  std::function<void(double)> tell_;  ///< empty: the block is this thread's alone
 };
 
 }  // namespace kronsparse::factorization

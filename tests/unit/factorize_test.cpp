@@ -102,6 +102,50 @@ TYPED_TEST(LowRankOf, BlocksOfAnySize) {
       }
 }
 
+/// Blocks that are large enough to be shared by threads: the same bits from one thread and from all, and an
+/// error that is that of the product.
+TYPED_TEST(LowRankOf, LargeBlocksOnAllThreads) {
+  using T = TypeParam;
+  for (const auto& [rows, cols, rank] :
+       {std::array{300, 300, 20}, {300, 300, 70}, {330, 420, 9}, {420, 330, 1}, {420, 260, 260}}) {
+    SCOPED_TRACE(std::to_string(rows) + "x" + std::to_string(cols) + " rank " + std::to_string(rank));
+    const std::vector<T> matrix = random_values<T>(std::int64_t{rows} * cols, 3);
+    LowRank<T> alone(rows, cols, rank);
+    std::ranges::copy(matrix, alone.block());
+    const double distance = alone.approximate();
+    std::vector<double> told;
+    LowRank<T> shared(rows, cols, rank);
+    shared.take_threads([&](double share) { told.push_back(share); });
+    std::ranges::copy(matrix, shared.block());
+    EXPECT_EQ(shared.tail(), alone.tail());
+    told.clear();
+    EXPECT_EQ(shared.approximate(), distance);
+    EXPECT_TRUE(std::equal(alone.left(), alone.left() + (rows * rank), shared.left()));
+    EXPECT_TRUE(std::equal(alone.right(), alone.right() + (rank * cols), shared.right()));
+    EXPECT_TRUE(std::ranges::is_sorted(told) && (told.empty() || (told.front() > 0 && told.back() <= 1)));
+    EXPECT_EQ(told.empty(), rank == std::min(rows, cols));
+    double norm = 0;
+    double kept = 0;  // of right = left^*·block, which is as long as the projection where left is orthonormal
+    for (const T& element : matrix) norm += squared(element);
+    for (std::int64_t at = 0; at < std::int64_t{rank} * cols; ++at) kept += squared(shared.right()[at]);
+    EXPECT_NEAR(distance / norm, 1 - (kept / norm), std::numeric_limits<RealOf<T>>::epsilon() * 64);
+  }
+}
+
+/// What the caller is told in the middle of a block may end it: Ctrl-C.
+TEST(Factorize, EndsWithinALargeBlock) {
+  const std::vector<double> w = random_values<double>(400 * 400, 6);
+  FactorizeOptions options;
+  int calls = 0;
+  options.progress = [&](double) {
+    if (++calls == 2) throw Error(ErrorCode::invalid_argument, "enough");
+  };
+  expect_error(ErrorCode::invalid_argument, "enough", [&] {
+    (void)factorize({w.data(), 400, 400}, Chain::low_rank(400, 400, 5), options);
+  });
+  EXPECT_EQ(calls, 2);
+}
+
 /// Sum of the squared singular values but the largest, from Jacobi's rotations in long double.
 template <class Real>
 long double squared_tail(const std::vector<Real>& matrix, std::int64_t rows, std::int64_t cols) {

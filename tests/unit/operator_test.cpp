@@ -82,6 +82,50 @@ TYPED_TEST(OperatorOf, AlgebraIsThatOfMatrices) {
   EXPECT_EQ(one * std::vector<T>(12, T(1)), this->product(x, std::vector<T>(12, T(1)), 12));
 }
 
+TYPED_TEST(OperatorOf, InverseTakesPivots) {
+  using T = TypeParam;
+  const Chain chain = Chain::butterfly({3, 4}, {3, 4});
+  Operator<T> op = this->random(chain, 3);
+  std::vector<std::vector<T>> factors = op.factors();
+  // Zeros on every diagonal: nothing is found without an exchange of rows.
+  for (std::size_t index = 0; index < chain.size(); ++index) {
+    const Pattern& p = chain[index];
+    for (std::int64_t at = 0; at < p.nnz(); ++at) {
+      const std::int64_t row = at / (p.c * p.d) % p.b;
+      const std::int64_t col = at / p.d % p.c;
+      T& value = factors[index][static_cast<std::size_t>(at)];
+      value = row == col ? T(0) : (row + 1) % p.b == col ? T(5) : value / T(4);
+    }
+  }
+  op = Operator<T>(chain, factors);
+  const std::vector<T> identity = (op.inverse() * op).to_dense();
+  for (std::size_t at = 0; at < identity.size(); ++at)
+    EXPECT_NEAR(std::abs(identity[at] - T(at % 13 == 0 ? 1 : 0)), 0, 1e-5) << at;
+  EXPECT_EQ(op.inverse().chain().to_string(), "3x4x4x1*1x3x3x4");
+  factors[0].assign(factors[0].size(), T(1));
+  expect_error(ErrorCode::invalid_argument, "factors: factor 0 (1x3x3x4) has a singular block",
+               [&] { (void)Operator<T>(chain, factors).inverse(); });
+  expect_error(ErrorCode::invalid_argument, "factors: factor 0 (1x2x3x1) must have square blocks", [&] {
+    (void)Operator<T>(Pattern{1, 2, 3, 1}, {std::vector<T>(6)}).inverse();
+  });
+}
+
+TEST(Operator, RealAndImaginaryPart) {
+  using T = std::complex<double>;
+  const Chain chain = Chain::butterfly({2, 3, 2}, {3, 2, 2});
+  std::vector<std::vector<T>> factors;
+  for (const Pattern& pattern : chain.factors()) {
+    auto& values = factors.emplace_back();
+    for (std::int64_t at = 0; at < pattern.nnz(); ++at)
+      values.emplace_back(static_cast<double>((at % 5) - 2), static_cast<double>((at % 3) - 1));
+  }
+  const Operator<T> op(chain, factors);
+  const std::vector<T> matrix = op.to_dense();
+  const std::vector<double> real = real_part(op).to_dense();
+  const std::vector<double> imaginary = imaginary_part(op).to_dense();
+  for (std::size_t at = 0; at < matrix.size(); ++at) EXPECT_EQ(matrix[at], T(real[at], imaginary[at]));
+}
+
 TEST(Operator, FactorsThatWereFound) {
   const Operator<double> hadamard = kronsparse::hadamard<double>(16);
   const std::vector<double> matrix = hadamard.to_dense();
