@@ -259,9 +259,8 @@ def test_a_dry_run_tells_what_a_gpu_would_measure(monkeypatch, capsys, options, 
     assert main(["run", *options.split(), "--dry-run", "--device", "cuda:0"]) == 0
     printed = capsys.readouterr().out
     assert told in printed and "about " in printed
-    assert ("triton, cutensor" in printed) == any(
-        word in options for word in ("sample --modes", "all", "random")
-    )
+    everyone = ("sample --modes", "competitors all", "random")
+    assert ("triton, cutensor" in printed) == any(word in options for word in everyone)
 
 
 def test_a_dry_run_leaves_out_what_was_done(tmp_path, capsys):
