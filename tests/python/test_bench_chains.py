@@ -1,5 +1,7 @@
 """kronsparse-bench chains: the problems, the rows, wrong answers, the tables."""
 
+import json
+
 import pytest
 from bench_helpers import CEILINGS, run_record
 from kronsparse.bench import chains
@@ -78,8 +80,18 @@ def test_an_element_that_nobody_wrote_is_wrong(run, monkeypatch):
 
 def test_the_budget_ends_a_run(run, capsys):
     code, rows = run("--budget", "0s")
-    assert code == 0 and rows == []
-    assert "--budget: stopped before f32 batch_first B=5" in capsys.readouterr().err
+    assert code == 0 and len(rows) == 1  # a run that measures nothing is of no use
+    told = capsys.readouterr().err
+    assert "--budget: stopped before f32 batch_last B=5" in told and "; 4 are left" in told
+    code, rows = run("--budget", "0s")  # goes on
+    assert [row["layout"] for row in rows] == ["batch_first", "batch_last"]
+    assert len(run()[1]) == len(run()[1]) == 5
+
+
+def test_a_file_of_another_machine_is_refused(run, tmp_path, capsys):
+    (tmp_path / "chains.jsonl").write_text(json.dumps(run_record()) + "\n")
+    assert main([*QUICK, "--output", str(tmp_path / "chains.jsonl")]) == 1
+    assert "holds results of G, and this is" in capsys.readouterr().err
 
 
 def made_up(group, name, ours, unfused, dense, dtype="f16"):

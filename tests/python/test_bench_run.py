@@ -11,6 +11,7 @@ import time
 from contextlib import nullcontext
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
 from types import SimpleNamespace
 
 import bench_helpers
@@ -242,6 +243,45 @@ def test_a_budget_measures_one_problem_at_least(tmp_path):
     assert done == problems[:1] and left == 2
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--suite sample --modes fp32,ieee --compiled", "sample: 384 problems"),
+        ("--suite paper-time --dtypes f16 --competitors all", "paper-time: 1254 problems"),
+        ("--suite random --seed 7 --dtypes f16", "random: 400 problems"),
+        ("--suite sample --dtypes f16 --impl mma --competitors ours", "sample: 128 problems; kronsparse\n"),
+        ("--suite paper-energy --limit 140", "paper-energy: 280 problems"),
+        ("--suite small-batch", "small-batch: 36 problems"),
+    ],
+)
+def test_a_dry_run_tells_what_a_gpu_would_measure(monkeypatch, capsys, options, told):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main(["run", *options.split(), "--dry-run", "--device", "cuda:0"]) == 0
+    printed = capsys.readouterr().out
+    assert told in printed and "about " in printed
+    everyone = ("sample --modes", "competitors all", "random")
+    assert ("triton, cutensor" in printed) == any(word in options for word in everyone)
+
+
+def test_a_dry_run_leaves_out_what_was_done(tmp_path, capsys):
+    done = {"record": "done", "kind": "time", "problems": ["f16 batch_last B=64 1x8x8x2"]}
+    rows = [run_record(), {**done, "contenders": ["kronsparse"]}]
+    path = bench_helpers.write(tmp_path / "r.jsonl", rows)
+    suite = tmp_path / "problems"
+    suite.write_text("f16 batch_last B=64 1x8x8x2\nf16 batch_last B=64 1x8x8x3")
+    arguments = ["run", "--suite", str(suite)]
+    arguments += ["--competitors", "ours", "--dry-run", "--device", "cuda:0", "--output", path]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert "1 of them were done before" in printed and "1x8x8x3" in printed and "1x8x8x2" not in printed
+
+
+@pytest.mark.parametrize("path", ["/dev/full", "/dev/null", "/"])
+def test_results_are_kept_in_files(path):
+    with pytest.raises(ValueError, match="must be a file"):
+        Results(Path(path))
+
+
 def test_who_stops_a_command_is_told_how_to_go_on(monkeypatch, tmp_path, capsys):
     def interrupted(options):
         raise KeyboardInterrupt
@@ -257,6 +297,9 @@ def test_who_stops_a_command_is_told_how_to_go_on(monkeypatch, tmp_path, capsys)
         output = "mine" if "mine" in given else tmp_path / "rows.jsonl"
         told = f"goes on from here: kronsparse-bench run --suite '1x2x2x1 1x4x4x1' --output {output}\n"
         assert capsys.readouterr().err.endswith(told)
+    monkeypatch.setattr(sys, "argv", ["/somewhere/kronsparse/bench/__main__.py"])
+    assert main(["run", "--suite", "1x2x2x1"]) == 130
+    assert f"{sys.executable} -m kronsparse.bench run --suite 1x2x2x1 --output" in capsys.readouterr().err
     assert main(["layers"]) == 130
     assert capsys.readouterr().err.endswith(f"rows so far are in {tmp_path / 'rows.jsonl'}\n")
 

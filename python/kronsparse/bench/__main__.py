@@ -42,7 +42,7 @@ def lacking(error: ModuleNotFoundError) -> str:
 
 
 # Those that go on in a file where they were stopped.
-CONTINUED = ("run", "regret", "models")
+CONTINUED = ("run", "regret", "models", "chains")
 
 
 def stopped(command: str, given: Sequence[str]) -> str:
@@ -62,7 +62,7 @@ def stopped(command: str, given: Sequence[str]) -> str:
 
 def _called() -> str:
     """The command as it was called: from a source tree it is no program of its own."""
-    is_module = Path(sys.argv[0]).name == "__main__.py"
+    is_module = Path(sys.argv[0]).parts[-2:] == ("bench", "__main__.py")
     return f"{shlex.quote(sys.executable)} -m kronsparse.bench" if is_module else "kronsparse-bench"
 
 
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\n{stopped(given[0] if given else '', given)}", file=sys.stderr)
         return 130
     except BrokenPipeError:  # of who reads what is printed, such as head
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         return 1
 
 

@@ -29,6 +29,7 @@ COMPETITORS = (
     *("ours", "bmm", "einsum", "dense", "blocks", "strided", "transposing", "bsr", "sparse"),
     *("triton", "cutensor", "compiled", "compiled-einsum", "ksmm"),
 )
+ALL = "all"  # of those, as many as there are, but not what is compiled: --compiled adds that
 COMPILED = ("compiled", "compiled-einsum")
 
 
@@ -38,6 +39,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     suites = f"problems to run: {', '.join(SUITES)} (see --list), a file, or patterns (default sample)"
     add("--suite", default="sample", help=suites)
     add("--list", action="store_true", help="list the suites, and measure nothing")
+    dry = "print what would be measured and about how long it takes; --device may be a GPU that is not here"
+    add("--dry-run", action="store_true", help=dry)
     add("--seed", type=seed, metavar="N", help="with --suite random: the seed of its problems")
     add("--count", type=count, metavar="N", help="with --suite random: take the first N of its problems")
     add("--device", help=DEVICE_HELP)
@@ -49,8 +52,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--layouts", type=words(LAYOUTS), metavar="LIST", help=layouts)
     batch = "number of samples (default: the suite's; on a CPU one that takes a few milliseconds)"
     add("--batch", type=count, metavar="N", help=batch)
-    competitors = f"who takes part, of {', '.join(COMPETITORS)} (default: the suite's)"
-    add("--competitors", type=words(COMPETITORS), metavar="LIST", help=competitors)
+    competitors = f"who takes part, of {', '.join(COMPETITORS)}; all: whoever is there (default: the suite's)"
+    add("--competitors", type=words((*COMPETITORS, ALL)), metavar="LIST", help=competitors)
     compiled = "add torch.compile of bmm and of einsum, which take seconds a problem"
     add("--compiled", action="store_true", help=compiled)
     add("--limit", type=count, metavar="N", help="run N of the patterns, spread over all of them")
@@ -91,6 +94,10 @@ def main(options: argparse.Namespace) -> int:
         options.device = machine.default_device()
     if options.budget is None:
         options.budget = options.suite_found.cpu_budget_s if options.device == "cpu" else math.inf
+    if options.dry_run:
+        from kronsparse.bench.measuring.prediction import dry_run
+
+        return dry_run(options)
     if options.device == "cpu":
         options.threads = options.threads or options.suite_found.cpu_threads or machine.physical_cores()
         machine.restart_prepared(options.threads)

@@ -18,7 +18,7 @@ from kronsparse import __version__
 from kronsparse.bench.measuring.c_api import Library, Plan
 from kronsparse.bench.measuring.machine import arguments, commit, describe_machine, load
 from kronsparse.bench.measuring.timing import Effort, seconds_of
-from kronsparse.bench.results.rows import Results, default_path, now
+from kronsparse.bench.results.rows import Results, default_path, device_of, now
 
 # How long the GPU is kept busy before a run, beyond what the run takes to enqueue, where that is known.
 HEAD_START_S, FIRST_HEAD_START_S = 30e-6, 300e-6
@@ -287,6 +287,13 @@ def machine(device: Device) -> dict[str, object]:
     return {**describe_machine(), **device.describe()}
 
 
+def check_continued(results: Results, now: str) -> None:
+    """Refuses to append to the results of another device."""
+    runs = [row for row in results.rows if row["record"] == "run"]
+    if runs and device_of(runs[-1]) != now:
+        raise ValueError(f"--output {results.path} holds results of {device_of(runs[-1])}, and this is {now}")
+
+
 def begin_results(suite: str, device: Device, output: Path | None, packages: Sequence[str] = ()) -> Results:
     """The results file of a run that has just begun, with the record of where and of what. The versions of
     further packages are told where they are installed."""
@@ -298,6 +305,7 @@ def begin_results(suite: str, device: Device, output: Path | None, packages: Seq
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     where = {"machine": hardware, "threads": threads}
+    check_continued(results, device_of(where))
     told = {"load": load(), "options": arguments()}
     results.add("run", time=now(), suite=suite, **where, versions=versions, commit=commit(), **told)
     return results

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from typing import Protocol
 
 import torch
 
@@ -17,7 +18,7 @@ from kronsparse.bench.measuring.arena import Arena
 from kronsparse.bench.measuring.c_api import Library, find_library
 from kronsparse.bench.measuring.ceilings import Ceilings, Probe
 from kronsparse.bench.measuring.contest import Table, first_line, hold_contest
-from kronsparse.bench.measuring.devices import CpuDevice, Device, open_device
+from kronsparse.bench.measuring.devices import CpuDevice, Device, check_continued, open_device
 from kronsparse.bench.measuring.devices import machine as hardware_of
 from kronsparse.bench.measuring.energy import open_meter
 from kronsparse.bench.measuring.energy_contest import hold_energy_contest, idle_watts
@@ -28,7 +29,7 @@ from kronsparse.bench.problems.suites import PAPER_BATCH, Suite, representative
 from kronsparse.bench.reporting.verdict import summary
 from kronsparse.bench.results.rows import OURS, Results, Row, default_path, device_of, last_run, now
 from kronsparse.bench.rivals.spellings import why_missing
-from kronsparse.bench.run import COMPILED
+from kronsparse.bench.run import ALL, COMPETITORS, COMPILED
 from kronsparse.chains import Pattern
 
 BUSY_LOAD = 0.5  # running threads of others that no benchmark should stand
@@ -73,8 +74,17 @@ def cpu_case_batch(problem: Problem, ceilings: Ceilings, floor_s: float, memory_
     return batch
 
 
+class Place(Protocol):
+    """As much of a device as it takes to plan a run."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def memory_bytes(self) -> float: ...
+
+
 def plan_problems(
-    options: argparse.Namespace, suite: Suite, device: Device, ceilings: Ceilings
+    options: argparse.Namespace, suite: Suite, device: Place, ceilings: Ceilings
 ) -> list[Problem]:
     """The problems in the order they are taken: any beginning is spread over all patterns."""
     dtypes = options.dtypes or (["f32"] if device.name == "cpu" and suite.kind == "time" else suite.dtypes)
@@ -231,21 +241,26 @@ def earlier_ceilings(results: Results, now: str) -> Ceilings | None:
     """The ceilings of the run that this one continues, which must be of the same device."""
     if not results.rows:
         return None
-    before = device_of(last_run(results.rows))
-    if before != now:
-        raise ValueError(f"--output {results.path} holds results of {before}, and this is {now}")
+    last_run(results.rows)  # refuses what is no file of ours
+    check_continued(results, now)
     known = [row for row in results.rows if row["record"] == "run" and "ceilings" in row]
     return Ceilings.of_record(known[-1]) if known else None
 
 
-def present_families(options: argparse.Namespace, usual: Sequence[str], device: Device) -> list[str]:
-    """Who takes part: those asked for, who must be there, or the usual ones that are."""
+def present_families(
+    options: argparse.Namespace, usual: Sequence[str], device: Place, is_absent: bool = False
+) -> list[str]:
+    """Who takes part: those asked for, who must be there, or the usual ones that are; on a GPU that is absent
+    all of them."""
+    asked = options.competitors
+    if asked and ALL in asked:
+        asked, usual = None, [one for one in COMPETITORS if one not in COMPILED]
     is_cuda = device.name.startswith("cuda")
-    wanted = [*(options.competitors or usual), *(COMPILED if options.compiled else ())]
+    wanted = [*(asked or usual), *(COMPILED if options.compiled else ())]
     families = []
     for name in dict.fromkeys(OURS if name == "ours" else name for name in wanted):
-        reason = why_missing(name, is_cuda)
-        if reason and options.competitors:
+        reason = "" if is_absent else why_missing(name, is_cuda)
+        if reason and asked:
             raise ValueError(f"--competitors {name}: {reason}")
         if reason and is_cuda:
             say(f"without {name}: {reason}")
