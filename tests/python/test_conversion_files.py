@@ -47,6 +47,22 @@ def test_a_file_is_converted_as_the_model_is(checkpoint, tmp_path):
         assert torch.equal(file.get_tensor("up.factor0"), same["up"].factor0)
 
 
+def test_embeddings_of_files_are_known_by_their_names(tmp_path):
+    from safetensors.torch import save_file
+
+    names = (
+        "shared",
+        "wte",
+        "model.embed_tokens",
+        "block.0.SelfAttention.relative_attention_bias",
+        "lm_head",
+    )
+    values = {f"{name}.weight": torch.randn(64, 64) for name in (*names, "up")}
+    save_file(values, tmp_path / "a.safetensors")
+    report = convert_file(tmp_path / "a.safetensors", "monarch", tmp_path / "b.safetensors")
+    assert report.chains.keys() == {"up"} and len(report.kept) == len(names)
+
+
 def test_converted_files_are_loaded(checkpoint, tmp_path):
     from safetensors.torch import save_file
 

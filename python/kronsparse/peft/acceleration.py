@@ -40,7 +40,10 @@ def accelerate(model: Model) -> Model:
             _become(module, kind)
         found += kind is not None or type(module) in ACCELERATED.values()
     if not found:
-        raise ValueError("model: has no BOFT or OFT layer of PEFT, must have one")
+        raise ValueError(
+            "model: has no BOFT or OFT layer of PEFT that can be replaced, must have a linear one, or a "
+            "convolution with BOFT"
+        )
     return model
 
 
