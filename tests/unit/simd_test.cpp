@@ -69,7 +69,7 @@ TEST(Columns, ExactInParts) {
   for (const char* text : {"f32 batch_last B=113 2x50x2x5", "bf16 batch_last B=67 3x9x47x4",
                            "f16 batch_last B=29 2x7x10x5 +relu", "f32 batch_last B=330 1x7x700x3",
                            "bf16 batch_last B=777 1x20x600x1 +relu", "f16 batch_last B=90 1x20x2300x5",
-                           "transposed bf16 batch_last B=93 2x756x13x7", "f32 batch_last B=70 2x11x2100x3"}) {
+                           "bf16 batch_last B=93 2x13x756x7", "f32 batch_last B=70 2x11x2100x3"}) {
     expect_exact(Problem::parse(text));
   }
 }
