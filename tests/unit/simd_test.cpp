@@ -63,6 +63,17 @@ TEST(Simd, WeightsThatDoNotFitL2) {
   }
 }
 
+// Samples as lanes: a last slice that overlaps the one before, or has none before it; neighbouring j computed
+// together, the last of them fewer; sums that wait while x is read some terms at a time; all of these.
+TEST(Columns, ExactInParts) {
+  for (const char* text : {"f32 batch_last B=113 2x50x2x5", "bf16 batch_last B=67 3x9x47x4",
+                           "f16 batch_last B=29 2x7x10x5 +relu", "f32 batch_last B=330 1x7x700x3",
+                           "bf16 batch_last B=777 1x20x600x1 +relu", "f16 batch_last B=90 1x20x2300x5",
+                           "bf16 batch_last B=93 2x13x756x7", "f32 batch_last B=70 2x11x2100x3"}) {
+    expect_exact(Problem::parse(text));
+  }
+}
+
 /// y of a problem in 16-bit storage, by plain loops or with samples turned into columns. Small integers:
 /// everything is exact.
 std::vector<std::uint16_t> product(const Problem& problem, bool is_turned) {

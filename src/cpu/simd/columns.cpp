@@ -56,7 +56,7 @@ class ColumnsExecutor final : public ColumnsDriver {
   }
   // Neighbouring tasks share (i, j), whose weights then stay in cache.
   [[nodiscard]] std::int64_t tasks() const override {
-    return shape_.a * shape_.d * column_blocks() * panel_ranges();
+    return shape_.a * j_units() * column_blocks() * panel_ranges();
   }
   void run_tasks(const RunOperands& operands, std::int64_t first, std::int64_t last,
                  std::byte* scratch) const override {
@@ -89,9 +89,10 @@ class ColumnsExecutor final : public ColumnsDriver {
   }
 
  private:
-  /// The work of one task: some outputs and columns of product (i, j).
+  /// The work of one task: some outputs and columns of one product (i, j), or of neighbouring j.
   struct Part {
-    std::int64_t product;  ///< i·d + j
+    std::int64_t product;  ///< i·d + j, of the first
+    std::int64_t products;
     std::int64_t first_panel;
     std::int64_t last_panel;
     std::int64_t first_column;  ///< in reals
@@ -111,13 +112,16 @@ class ColumnsExecutor final : public ColumnsDriver {
   };
 
   void choose_blocks();
+  void choose_products();
   /// Whether a task finds all its slices copied. Sums cut in several parts copy as they go.
   [[nodiscard]] bool copies_ahead() const { return depth_block_ == depth_; }
   /// Whether Y waits to be sent: where there is more of it than of X.
   [[nodiscard]] bool sends() const {
     return stream_ && kernels_.send != nullptr && shape_.outs > shape_.depth;
   }
-  [[nodiscard]] std::int64_t slices_size() const { return depth_block_ * column_block_padded(); }
+  [[nodiscard]] std::int64_t product_slices() const { return depth_block_ * column_block_padded(); }
+  [[nodiscard]] std::int64_t slices_size() const { return products_ * product_slices(); }
+  [[nodiscard]] std::int64_t j_units() const { return (shape_.d + products_ - 1) / products_; }
   [[nodiscard]] std::int64_t column_blocks() const { return (columns_ + column_block_ - 1) / column_block_; }
   [[nodiscard]] std::int64_t panel_ranges() const { return (k_panels_ + panel_range_ - 1) / panel_range_; }
   [[nodiscard]] std::int64_t column_block_padded() const {
@@ -126,33 +130,41 @@ class ColumnsExecutor final : public ColumnsDriver {
 
   [[nodiscard]] Part part_at(std::int64_t task, std::int64_t blocks, std::int64_t ranges) const {
     Part part{};
-    part.product = task / ranges / blocks;
+    const std::int64_t unit = task / ranges / blocks;
+    const std::int64_t first_j = unit % j_units() * products_;
+    part.product = unit / j_units() * shape_.d + first_j;
+    part.products = std::min(products_, shape_.d - first_j);
     part.first_panel = task % ranges * panel_range_;
     part.last_panel = std::min(part.first_panel + panel_range_, k_panels_);
     part.first_column = task / ranges % blocks * column_block_;
     part.columns = std::min(column_block_, columns_ - part.first_column);
     return part;
   }
-  /// The rows of X a part copies first.
-  [[nodiscard]] Prefetch prefetch_of(const void* x, const Part& part) const {
+  /// Rows of X that a part copies together, from term t on.
+  [[nodiscard]] Prefetch prefetch_of(const void* x, const Part& part, std::int64_t t) const {
     const std::int64_t bytes = static_cast<std::int64_t>(element_bytes(problem_)) / shape_.unit;
-    const std::int64_t row = part.product / shape_.d * shape_.depth * shape_.d + part.product % shape_.d;
+    const std::int64_t row =
+        (part.product / shape_.d * shape_.depth + t / shape_.unit) * shape_.d + part.product % shape_.d;
     const std::int64_t stride = shape_.x_stride * shape_.unit * bytes;
     const auto* first = static_cast<const char*>(x) + row * stride + part.first_column * bytes;
-    return {first, depth_block_ / shape_.unit, part.columns * bytes, shape_.d * stride};
+    const std::int64_t terms = std::min(depth_block_, depth_ - t) / shape_.unit;
+    return {first, terms, (part.products - 1) * stride + part.columns * bytes, shape_.d * stride};
+  }
+  [[nodiscard]] std::int64_t tiles_of(const Part& part) const {
+    return (part.last_panel - part.first_panel) * part.products * ((part.columns + slice_ - 1) / slice_);
   }
 
   void next_of(const void* x, const Part& part, const Part& after, Next& next) const {
     next.part = after;
     if (after.product == part.product && after.first_column == part.first_column) return;
     next.rows = depth_block_ / shape_.unit;
-    next.tiles = (part.last_panel - part.first_panel) * ((part.columns + slice_ - 1) / slice_);
-    next.prefetch = prefetch_of(x, after);
+    next.tiles = tiles_of(part);
+    next.prefetch = prefetch_of(x, after, 0);
     next.prefetch.spread_over(next.tiles, depth_, sends());
   }
   /// Copies rows of X until `rows` of the next task's are there.
   void copy_rows(const void* x, Next& next, std::int64_t rows) const {
-    for (; next.copied < rows; ++next.copied) copy_row(x, next.part, next.copied, 0, depth_, next.slices);
+    for (; next.copied < rows; ++next.copied) copy_term(x, next.part, next.copied, 0, depth_, next.slices);
   }
   /// Between two tiles: rows that were asked for a tile ago or earlier.
   void copy_some_rows(const void* x, Next& next) const {
@@ -168,14 +180,40 @@ class ColumnsExecutor final : public ColumnsDriver {
       const std::int64_t t_end = std::min(t + depth_block_, depth_);
       if (!is_copied) {
         for (std::int64_t l = t / shape_.unit; l < t_end / shape_.unit; ++l)
-          copy_row(operands.x, part, l, t, t_end, slices);
+          copy_term(operands.x, part, l, t, t_end, slices);
+      }
+      if (!copies_ahead()) {
+        if (t_end < depth_) next.prefetch = prefetch_of(operands.x, part, t_end);
+        if (t_end == depth_)
+          next.prefetch = next.rows > 0 ? prefetch_of(operands.x, next.part, 0) : Prefetch{};
+        next.prefetch.spread_over(tiles_of(part), t_end - t, sends());
       }
       Real* panel_sums = sums;
       for (std::int64_t panel = part.first_panel; panel < part.last_panel; ++panel) {
-        run_panel(operands, part, panel, t, t_end, slices, panel_sums, next);
-        panel_sums += tile_rows_ * column_block_padded();
+        for (std::int64_t product = 0; product < part.products; ++product) {
+          Part one = part;
+          one.product += product;
+          run_panel(operands, one, panel, t, t_end, slices + product * (t_end - t) * column_block_padded(),
+                    panel_sums, next);
+          panel_sums += tile_rows_ * column_block_padded();
+        }
       }
     }
+  }
+
+  /// Copies the rows of term l, those of all products of a part, to their places in the slices of [t, t_end).
+  void copy_term(const void* x, const Part& part, std::int64_t l, std::int64_t t, std::int64_t t_end,
+                 Real* slices) const {
+    for (std::int64_t product = 0; product < part.products; ++product) {
+      Part one = part;
+      one.product += product;
+      copy_row(x, one, l, t, t_end, slices + product * (t_end - t) * column_block_padded());
+    }
+  }
+  /// The first column of a slice in its part: one that vectors do not fill overlaps the slice before, so that
+  /// whole vectors leave. What lies in both is computed twice.
+  [[nodiscard]] std::int64_t start_of(const Part& part, std::int64_t column, std::int64_t width) const {
+    return shape_.unit == 1 ? std::max<std::int64_t>(0, std::min(column, part.columns - width)) : column;
   }
 
   void run_in_place(const RunOperands& operands, const Part& part) const;
@@ -193,6 +231,7 @@ class ColumnsExecutor final : public ColumnsDriver {
   int tile_rows_;
   int slice_;  ///< reals of a full slice
   std::int64_t k_panels_;
+  std::int64_t products_ = 1;  ///< neighbouring j of a task
   std::int64_t column_block_ = 0;
   std::int64_t depth_block_ = 0;
   std::int64_t panel_range_ = 0;
@@ -214,22 +253,62 @@ void ColumnsExecutor<Real>::choose_blocks() {
   std::int64_t columns = l2 / 4 / (depth_block_ * real);
   columns = std::min<std::int64_t>(columns, 2048);
   if (depth_block_ < depth_) columns = slice_;
-  if (threads > 1)
-    columns = std::min(columns, std::max<std::int64_t>(slice_, columns_ * products / (4 * threads)));
+  // Short pieces of rows far apart come slowly from memory, which those of a turned block are not. Where all
+  // sums of longer ones fit L2, they wait there while x is read some terms at a time.
+  const bool from_memory = seconds_alone_ > 0;
+  constexpr std::int64_t short_piece = 256, long_piece = 512, fewest_terms = 64;
+  const std::int64_t most_sums = l2 / 4 / (k_panels_ * tile_rows_ * real);
+  if (from_memory && shape_.unit == 1 && columns < std::min(columns_, short_piece) &&
+      most_sums >= std::min(columns_, short_piece)) {
+    columns = std::max<std::int64_t>(slice_, std::min(most_sums, long_piece) / slice_ * slice_);
+    columns = std::min(columns, (columns_ + slice_ - 1) / slice_ * slice_);
+    depth_block_ = even_block(depth_, std::max(fewest_terms, l2 / 4 / (columns * real)), 2);
+  }
   column_block_ = even_block(columns_, columns, slice_);
+  if (from_memory) choose_products();
+  // The order of a sum must not depend on the number of threads: from here on depth_block_ stays.
+  if (threads > 1) {
+    columns = std::min(columns, std::max<std::int64_t>(slice_, columns_ * products / (4 * threads)));
+    column_block_ = even_block(columns_, columns, slice_);
+    products_ = even_block(shape_.d, std::min(products_, products / (4 * threads)), 1);
+  }
   stream_ = writes_around_caches(problem_);
   in_place_ = seconds_alone_ == 0 && columns_ >= slice_ && columns_may_lie(shape_, kernels_);
   if (in_place_) column_block_ = columns_;
 
   panel_range_ = k_panels_;
-  const std::int64_t tasks = products * ((columns_ + column_block_ - 1) / column_block_);
+  const std::int64_t tasks = shape_.a * j_units() * column_blocks();
   if (threads > 1 && tasks < 2 * threads)
     panel_range_ = std::max<std::int64_t>(1, k_panels_ * tasks / (4 * threads));
   if (depth_block_ < depth_) {
-    const std::int64_t panel_sums = tile_rows_ * column_block_padded();
+    const std::int64_t panel_sums = tile_rows_ * products_ * column_block_padded();
     panel_range_ = std::clamp<std::int64_t>(l2 / 4 / (panel_sums * real), 1, panel_range_);
     sums_size_ = panel_range_ * panel_sums;
   }
+}
+
+/// Rows of neighbouring j lie side by side. Where they are short, several products are computed together: X
+/// is read and Y written in longer runs. Not where arithmetic decides and a product's x stays in L1, which
+/// that of several would leave.
+template <class Real>
+void ColumnsExecutor<Real>::choose_products() {
+  constexpr std::int64_t long_run = 512, fewest_terms = 64, flops_of_real = 32;
+  const std::int64_t real = sizeof(Real);
+  const auto l1 = static_cast<std::int64_t>(cpu_info().l1_bytes);
+  const std::int64_t l2 = static_cast<std::int64_t>(cpu_info().l2_bytes);
+  if (shape_.unit != 1 || column_block_ < columns_ || columns_ >= long_run || shape_.x_stride != shape_.batch)
+    return;
+  const bool memory_decides = shape_.outs * depth_ < flops_of_real * (shape_.outs + depth_);
+  if (!memory_decides && slice_ * depth_block_ * real <= l1) return;
+  const std::int64_t wanted = std::min(shape_.d, (long_run + columns_ - 1) / columns_);
+  const std::int64_t terms =
+      std::min(depth_block_, std::max(std::min(depth_, fewest_terms), depth_block_ / wanted));
+  std::int64_t most = std::min(wanted, l2 / 4 / (column_block_padded() * terms * real));
+  if (terms < depth_) most = std::min(most, l2 / 4 / (k_panels_ * tile_rows_ * column_block_padded() * real));
+  if (most < 2) return;
+  products_ = even_block(shape_.d, most, 1);
+  depth_block_ =
+      even_block(depth_, std::min(depth_block_, l2 / 4 / (column_block_padded() * products_ * real)), 2);
 }
 
 template <class Real>
@@ -287,6 +366,12 @@ void ColumnsExecutor<Real>::copy_row(const void* x, const Part& part, std::int64
     const std::int64_t count = std::min<std::int64_t>(slice_, part.columns - first);
     const std::int64_t width = (count + kernels_.lanes - 1) / kernels_.lanes * kernels_.lanes;
     Real* out = slices + first * depth + local * width;
+    const std::int64_t start = start_of(part, first, width);
+    if (start + width == part.columns && shape_.unit == 1) {
+      kernels_.widen_runs(source + start * bytes, shape_.storage, 0, 1,
+                          static_cast<int>(width / kernels_.lanes), out, 0, kernels_.lanes);
+      continue;
+    }
     if (shape_.unit == 2) {
       const auto* element = reinterpret_cast<const Real*>(source) + first;
       for (std::int64_t n = 0; n < count; n += 2) {
@@ -348,8 +433,10 @@ void ColumnsExecutor<Real>::run_panel(const RunOperands& operands, const Part& p
     args.init = first ? (problem_.bias ? bias : nullptr) : slice_sums;
     args.init_row_stride = first ? slice_ : width;
     args.out_vector_stride = kernels_.lanes;
-    const std::int64_t origin = y_row * shape_.y_stride * shape_.unit + part.first_column + column;
-    const bool direct = last && count == width && shape_.activation == Act::none;
+    const std::int64_t start = start_of(part, column, width);
+    const bool is_whole = start + width <= part.columns;
+    const std::int64_t origin = y_row * shape_.y_stride * shape_.unit + part.first_column + start;
+    const bool direct = last && is_whole && shape_.activation == Act::none;
     auto* y = static_cast<std::byte*>(operands.y) +
               origin * static_cast<std::int64_t>(real_storage ? sizeof(Real) : 2);
     args.out = direct ? static_cast<void*>(y) : last ? tile : slice_sums;
@@ -365,7 +452,7 @@ void ColumnsExecutor<Real>::run_panel(const RunOperands& operands, const Part& p
       finish.tile = tile;
       finish.rows = args.rows;
       finish.row_length = width;
-      finish.lanes_valid = static_cast<int>(count);
+      finish.lanes_valid = is_whole ? width : static_cast<int>(count);
       finish.activation = shape_.activation;
       finish.storage = shape_.storage;
       finish.out = y;
