@@ -3,7 +3,9 @@
 #include <cmath>
 
 #include "cuda/host/divisor.hpp"
+#include "cuda/host/speeds.hpp"
 #include "cuda/large_batch/gemm/search.hpp"
+#include "cuda/tuning/tuning.hpp"
 
 namespace kronsparse::cuda {
 namespace {
@@ -44,10 +46,21 @@ bool lay_out(GemmConfig& config, int w_slots, int least_stages, std::int64_t sha
 
 }  // namespace
 
+void share_out(GemmConfig& config, std::int64_t batch, std::int64_t multiprocessors) {
+  config.n_tiles = std::max<std::int64_t>(divided_up(batch, config.unit_samples()), 1);
+  const std::int64_t teams =
+      std::clamp<std::int64_t>(multiprocessors / config.team_blocks, 1, config.units());
+  config.crews = config.w_slots != 0 ? teams : 1;
+  config.crew_teams = config.w_slots != 0 ? 1 : teams;
+}
+
 GemmConfig gemm_config(const Problem& problem, const GpuFacts& gpu) {
-  const Product p = product_of(problem);
+  return gemm_config(product_of(problem), problem.layout == Layout::batch_last, gpu);
+}
+
+GemmConfig gemm_config(const Product& p, bool columns, const GpuFacts& gpu) {
   GemmConfig config;
-  config.shape_index = choose_shape(problem.layout == Layout::batch_last, p.b);
+  config.shape_index = choose_shape(columns, p.b);
   config.shape = gemm_shapes[config.shape_index];
   config.order = {.a = p.a,
                   .b = p.b,
@@ -67,12 +80,9 @@ GemmConfig gemm_config(const Problem& problem, const GpuFacts& gpu) {
     return config;
   }
   const std::int64_t places = std::max(gpu.multiprocessors, 1);
-  config.n_tiles = std::max<std::int64_t>(divided_up(p.batch, config.unit_samples()), 1);
   config.team_blocks = std::min(config.order.k_tiles, places);
   config.passes = divided_up(config.order.k_tiles, config.team_blocks);
-  const std::int64_t teams = std::clamp<std::int64_t>(places / config.team_blocks, 1, config.units());
-  config.crews = config.w_slots != 0 ? teams : 1;
-  config.crew_teams = config.w_slots != 0 ? 1 : teams;
+  share_out(config, p.batch, places);
   return config;
 }
 
@@ -144,15 +154,12 @@ GemmArguments gemm_arguments(const Problem& problem, const GemmConfig& config, c
 
 double gemm_seconds(const Problem& problem, const GemmConfig& config, const GpuFacts& gpu) {
   // A launch, then memory or tensor cores, whichever takes longer.
-  constexpr double fixed = 4e-6;
-  constexpr double memory_share = 1.1;
-  constexpr double tensor_share = 1.2;
-  constexpr double rate = 2048;  // multiply-adds per clock and multiprocessor
+  const tuning::Gemm& costs = tuning_of(gpu).gemm.costs;
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double rounds = std::ceil(real(config.units()) / real(config.crews * config.crew_teams));
   const double tile = real(config.order.chunks * 16) * config.shape.n * config.unit_samples();
-  const double tensor = rounds * tile / rate / gpu.clock_hz;
-  return fixed + std::max(memory_share * problem.bytes() / gpu.memory_rate, tensor_share * tensor);
+  const double tensor = rounds * tile / wgmma_per_clock(true) / gpu.clock_hz;
+  return costs.start + std::max(costs.memory * problem.bytes() / gpu.memory_rate, costs.tensor * tensor);
 }
 
 }  // namespace kronsparse::cuda
