@@ -7,6 +7,7 @@
 #include "cuda/gradient/mma/search.hpp"
 #include "cuda/host/alignment.hpp"
 #include "cuda/host/divisor.hpp"
+#include "cuda/host/quotient.hpp"
 #include "cuda/host/speeds.hpp"
 #include "cuda/tuning/tuning.hpp"
 
@@ -133,7 +134,7 @@ int largest_cluster(const GpuFacts& gpu) {
 
 double clusters_at_once(const GpuFacts& gpu, int resident, int cluster_blocks) {
   const tuning::FittedGpu& fitted = tuning_of(gpu).gpu;
-  const int multiprocessors = static_cast<int>(divided_up(cluster_blocks, resident));
+  const int multiprocessors = (cluster_blocks + resident - 1) / resident;
   const double places = fitted.clusters_at_once.at(static_cast<std::size_t>(multiprocessors) - 1);
   const double together = std::floor(real(std::int64_t{multiprocessors} * resident) / cluster_blocks);
   return std::max(1.0,
@@ -186,7 +187,7 @@ class Model {
     // in data.
     const double g_rows = std::min(real(p_.b), real(config.tile_m()));
     const double x_rows = std::min(real(p_.c), real(config.tile_n()));
-    const double steps = real(divided_up(config.split_samples, kGradientStep));
+    const double steps = real(quotient_up(config.split_samples, kGradientStep));
     const double step_bytes = (g_rows + x_rows) * config.block_j * kElementBytes * kGradientStep;
     const double copy_clocks = step_bytes / copied_;
 
@@ -230,15 +231,15 @@ class Model {
 GradientConfig config_with(int block_j, const Problem& problem, const GpuFacts& gpu) {
   const Product p = product_of(problem);
   const auto shared = static_cast<std::int64_t>(gpu.shared_bytes);
-  const std::int64_t least_splits = divided_up(p.batch, kGradientMaxSum);
+  const std::int64_t least_splits = quotient_up(p.batch, kGradientMaxSum);
   const std::int64_t most_splits = std::max<std::int64_t>(p.batch / kLeastSplit, 1);
   GradientConfig base;
   const GradientForm form = form_of(problem);
   base.block_j = block_j;
   base.shape_index = shape_of(form, base.block_j, p);
   base.shape = gradient_shapes[base.shape_index];
-  base.j_groups = divided_up(p.d, base.block_j);
-  base.warps_j = static_cast<int>(divided_up(base.block_j, base.shape.vector));
+  base.j_groups = quotient_up(p.d, base.block_j);
+  base.warps_j = static_cast<int>(quotient_up(base.block_j, base.shape.vector));
 
   const Model model(p, base, gpu);
   GradientConfig best = base;
@@ -250,7 +251,7 @@ GradientConfig config_with(int block_j, const Problem& problem, const GpuFacts& 
     for (; splits <= most; ++splits) {
       config.splits = splits;
       config.split_samples =
-          divided_up(divided_up(p.batch, splits), config.stage_samples) * config.stage_samples;
+          quotient_up(quotient_up(p.batch, splits), config.stage_samples) * config.stage_samples;
       const double seconds = model.seconds(config);
       if (best.shared_bytes == kNoGradientConfig || seconds < best_seconds) {
         best = config;
@@ -262,14 +263,14 @@ GradientConfig config_with(int block_j, const Problem& problem, const GpuFacts& 
     GradientConfig config = base;
     config.warps_m = warps_m;
     config.warps_n = warps_n;
-    config.k_tiles = divided_up(p.b, config.tile_m());
-    config.l_tiles = divided_up(p.c, config.tile_n());
+    config.k_tiles = quotient_up(p.b, config.tile_m());
+    config.l_tiles = quotient_up(p.c, config.tile_n());
     return config;
   };
 
   const std::int64_t warps = std::max(1, base.shape.threads / 32 / base.warps_j);
-  const auto most_m = static_cast<int>(std::min(warps, divided_up(p.b, base.shape.m)));
-  const auto most_n = static_cast<int>(std::min(warps, divided_up(p.c, base.shape.n)));
+  const auto most_m = static_cast<int>(std::min(warps, quotient_up(p.b, base.shape.m)));
+  const auto most_n = static_cast<int>(std::min(warps, quotient_up(p.c, base.shape.n)));
   for (int warps_m = 1; warps_m <= most_m; ++warps_m)
     for (int warps_n = 1; warps_n <= most_n && warps_m * warps_n <= warps; ++warps_n) {
       GradientConfig config = with_warps(warps_m, warps_n);
@@ -295,7 +296,7 @@ GradientArguments gradient_arguments(const Problem& problem, const GradientConfi
     const std::int64_t row = p.d * feature * kElementBytes;
     const std::int64_t copied_rows = std::min<std::int64_t>(rows, tile_rows);
     const std::int64_t units =
-        columns ? kGradientColumnSamples / 8 : divided_up(copied_rows * config.block_j, 8);
+        columns ? kGradientColumnSamples / 8 : quotient_up(copied_rows * config.block_j, 8);
     return GradientOperand{
         .data = static_cast<const std::byte*>(data),
         .to_next_i = rows * row,

@@ -5,6 +5,7 @@
 #include "cuda/gradient/mma/search.hpp"
 #include "cuda/gradient/wgmma/search.hpp"
 #include "cuda/host/divisor.hpp"
+#include "cuda/host/quotient.hpp"
 #include "cuda/host/speeds.hpp"
 #include "cuda/tuning/tuning.hpp"
 
@@ -96,7 +97,7 @@ double predict(const Product& p, const GradientWgmmaConfig& config, const GpuFac
   const double stage =
       std::max({sharing * std::max({in_shared, multiplying, copied / costs.taken_in}), costs.stage});
   const double storing = costs.storing + sharing * config.tile_m() * config.out_pitch() / costs.stored;
-  const double steps = real(divided_up(config.split_samples, shape.stage_samples()));
+  const double steps = real(quotient_up(config.split_samples, shape.stage_samples()));
   const double in_blocks = waves * (steps * stage + storing) / clock;
 
   const double sample_bytes = real(p.batch) * real(p.a) * real(p.d) * 2;
@@ -112,7 +113,7 @@ std::vector<GradientWgmmaConfig> gradient_wgmma_configs(const Problem& problem, 
   const Product p = product_of(problem);
   const bool first = problem.layout == Layout::batch_first;
   const auto shared = static_cast<std::int64_t>(gpu.shared_bytes);
-  const std::int64_t least_splits = std::max<std::int64_t>(divided_up(p.batch, kGradientMaxSum), 1);
+  const std::int64_t least_splits = std::max<std::int64_t>(quotient_up(p.batch, kGradientMaxSum), 1);
   const std::int64_t most_splits =
       std::min<std::int64_t>(std::max(p.batch / kLeastSplit, least_splits), largest_cluster(gpu));
 
@@ -128,7 +129,7 @@ std::vector<GradientWgmmaConfig> gradient_wgmma_configs(const Problem& problem, 
       const std::int64_t stage = shape.stage_samples();
       for (std::int64_t splits = least_splits; splits <= most_splits; ++splits) {
         config.splits = static_cast<int>(splits);
-        config.split_samples = divided_up(divided_up(p.batch, splits), stage) * stage;
+        config.split_samples = quotient_up(quotient_up(p.batch, splits), stage) * stage;
         config.seconds = predict(p, config, gpu, resident);
         if (!best || config.seconds < best->seconds) best = config;
       }
@@ -138,8 +139,8 @@ std::vector<GradientWgmmaConfig> gradient_wgmma_configs(const Problem& problem, 
       config.shape_index = index;
       config.warpgroups = warpgroups;
       config.j_groups = p.d / shape.block_j;
-      config.k_tiles = divided_up(p.b, std::int64_t{config.tile_m()});
-      config.l_tiles = divided_up(p.c, std::int64_t{shape.n});
+      config.k_tiles = quotient_up(p.b, std::int64_t{config.tile_m()});
+      config.l_tiles = quotient_up(p.c, std::int64_t{shape.n});
       for (int resident = most_residents(config); resident >= 1; --resident)
         if (fit_stages(config, resident == 1 ? shared : (shared + 1024) / resident - 1024))
           consider(config, resident);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "cuda/host/divisor.hpp"
+#include "cuda/host/quotient.hpp"
 #include "cuda/host/speeds.hpp"
 #include "cuda/large_batch/gemm/search.hpp"
 #include "cuda/tuning/tuning.hpp"
@@ -12,7 +13,7 @@ namespace {
 
 /// The shape that wastes the fewest outputs; of equal ones the widest.
 std::size_t choose_shape(bool columns, std::int64_t b) {
-  const auto padded = [&](const GemmShape& shape) { return divided_up(b, shape.n) * shape.n; };
+  const auto padded = [&](const GemmShape& shape) { return quotient_up(b, shape.n) * shape.n; };
   std::size_t best = gemm_shapes.size();
   for (std::size_t index = 0; index < gemm_shapes.size(); ++index)
     if (gemm_shapes[index].columns == columns &&
@@ -47,9 +48,9 @@ bool lay_out(GemmConfig& config, int w_slots, int least_stages, std::int64_t sha
 }  // namespace
 
 void share_out(GemmConfig& config, std::int64_t batch, std::int64_t multiprocessors) {
-  config.n_tiles = std::max<std::int64_t>(divided_up(batch, config.unit_samples()), 1);
+  config.n_tiles = std::max<std::int64_t>(quotient_up(batch, config.unit_samples()), 1);
   const std::int64_t teams =
-      std::clamp<std::int64_t>(multiprocessors / config.team_blocks, 1, config.units());
+      std::clamp<std::int64_t>(quotient(multiprocessors, config.team_blocks), 1, config.units());
   config.crews = config.w_slots != 0 ? teams : 1;
   config.crew_teams = config.w_slots != 0 ? 1 : teams;
 }
@@ -67,8 +68,8 @@ GemmConfig gemm_config(const Product& p, bool columns, const GpuFacts& gpu) {
                   .c = p.c,
                   .d = p.d,
                   .j_groups = p.d,
-                  .k_tiles = divided_up(p.b, config.shape.n),
-                  .chunks = divided_up(p.c, kGemmStageTerms) * kGemmStageChunks,
+                  .k_tiles = quotient_up(p.b, config.shape.n),
+                  .chunks = quotient_up(p.c, kGemmStageTerms) * kGemmStageChunks,
                   .j_count = 1,
                   .tile_k = config.shape.n,
                   .parts = 1,
@@ -81,7 +82,7 @@ GemmConfig gemm_config(const Product& p, bool columns, const GpuFacts& gpu) {
   }
   const std::int64_t places = std::max(gpu.multiprocessors, 1);
   config.team_blocks = std::min(config.order.k_tiles, places);
-  config.passes = divided_up(config.order.k_tiles, config.team_blocks);
+  config.passes = quotient_up(config.order.k_tiles, config.team_blocks);
   share_out(config, p.batch, places);
   return config;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cuda/host/alignment.hpp"
+#include "cuda/host/quotient.hpp"
 #include "cuda/host/speeds.hpp"
 #include "cuda/host/tensor_core_refusals.hpp"
 #include "cuda/large_batch/mma/kernels.hpp"
@@ -21,7 +22,7 @@ int small(Real value) {
 
 /// The size of equal pieces of `all`, at most `most` each.
 std::int64_t equal_piece(std::int64_t all, std::int64_t most) {
-  return divided_up(all, divided_up(all, std::max<std::int64_t>(most, 1)));
+  return quotient_up(all, quotient_up(all, std::max<std::int64_t>(most, 1)));
 }
 
 /// The entries of so many lines, and as many more as a thread may look at together with the last.
@@ -93,7 +94,7 @@ class Maker {
       // Several i where they make small blocks a full tile; one i if no more fit.
       for (const int more : {4, 1, 0}) {
         const std::int64_t most_i = run == p_.d && m_tiles == all_m
-                                        ? std::max<std::int64_t>(more * capacity / (run * m_tiles), 1)
+                                        ? std::max<std::int64_t>(quotient(more * capacity, run * m_tiles), 1)
                                         : 1;
         const int i_count = small(equal_piece(p_.a, most_i));
         if (i_count == std::exchange(last_i, i_count) || (more == 0 && fits)) continue;
@@ -150,22 +151,24 @@ class Maker {
     } else {
       if (!shape.has_chunks || left < k_step_ * of_row_and_entries) return 0;
       constexpr int longest = 256;  // waiting takes little of the time of such chunks
-      rows = std::min<std::int64_t>(left / of_row_and_entries / k_step_ * k_step_, longest);
+      rows = std::min<std::int64_t>(quotient(left, of_row_and_entries) / k_step_ * k_step_, longest);
       rows = (equal_piece(p_.c, rows) + k_step_ - 1) / k_step_ * k_step_;
     }
     // Offsets within a tile, and fragments of an (i, j), are counted in 32 bits.
-    if (p_.a >= most || order_.k_steps() >= most / 64 || p_.b >= most / p_.d / cut.i_count) return 0;
-    if (cut.i_count > 1 ? p_.c >= most / p_.d / cut.i_count : rows >= most / p_.d) return 0;
+    if (p_.a >= most || order_.k_steps() >= most / 64 || p_.b >= quotient(quotient(most, p_.d), cut.i_count))
+      return 0;
+    if (cut.i_count > 1 ? p_.c >= quotient(quotient(most, p_.d), cut.i_count) : rows >= quotient(most, p_.d))
+      return 0;
     return small(rows);
   }
 
   [[nodiscard]] std::int64_t n_tiles_of(const Cut& cut) const {
-    return divided_up(p_.batch, cut.groups * line_samples_);
+    return quotient_up(p_.batch, cut.groups * line_samples_);
   }
   [[nodiscard]] double tiles_of(const Cut& cut) const {
-    return static_cast<double>(divided_up(all_m_tiles_, cut.m_tiles)) *
-           static_cast<double>(divided_up(p_.d, cut.run)) * static_cast<double>(n_tiles_of(cut)) *
-           static_cast<double>(divided_up(p_.a, cut.i_count));
+    return static_cast<double>(quotient_up(all_m_tiles_, cut.m_tiles)) *
+           static_cast<double>(quotient_up(p_.d, cut.run)) * static_cast<double>(n_tiles_of(cut)) *
+           static_cast<double>(quotient_up(p_.a, cut.i_count));
   }
   /// Tiles are counted in 32 bits.
   [[nodiscard]] bool too_many_tiles(const Cut& cut) const {
@@ -198,16 +201,16 @@ class Maker {
     all.m_tiles = Divisor(static_cast<std::uint32_t>(m_tiles));
     all.all_m_tiles = all_m_tiles_;
     all.k_steps = k_steps_;
-    all.chunks = small(divided_up(p_.c, rows));
-    all.chunk_steps = small(divided_up(rows, k_step_));
-    all.passes = small(divided_up(in_tile * m_tiles, warps * shape.slots));
+    all.chunks = small(quotient_up(p_.c, rows));
+    all.chunk_steps = small(quotient_up(rows, k_step_));
+    all.passes = small(quotient_up(in_tile * m_tiles, warps * shape.slots));
     all.y_offset = small(rows * of_row);
     all.zero_offset = small((rows + outputs) * of_row);
     all.from.table = all.zero_offset + line_bytes;
     all.to.table = all.from.table + table_bytes(rows * in_tile);
     config.shared_bytes = all.to.table + table_bytes(outputs * in_tile);
-    all.k_tiles = Divisor(static_cast<std::uint32_t>(divided_up(all_m_tiles_, m_tiles)));
-    all.j_tiles = Divisor(static_cast<std::uint32_t>(divided_up(p_.d, run)));
+    all.k_tiles = Divisor(static_cast<std::uint32_t>(quotient_up(all_m_tiles_, m_tiles)));
+    all.j_tiles = Divisor(static_cast<std::uint32_t>(quotient_up(p_.d, run)));
     all.n_tiles = Divisor(static_cast<std::uint32_t>(n_tiles_of(cut)));
     config.tiles = static_cast<std::int64_t>(tiles_of(cut));
     config.blocks_at_once = std::min(
@@ -381,7 +384,7 @@ Arguments arguments_of(const Problem& problem, const Config& config, const Opera
   const auto settle = [&](Side& side, const void* data) {
     while (side.width > 1 && !is_aligned(data, side.width * element))
       side.width = all.samples_first ? side.width / 2 : 1;
-    side.pieces = Divisor(static_cast<std::uint32_t>(divided_up(side.lines, side.width)));
+    side.pieces = Divisor(static_cast<std::uint32_t>(quotient_up(side.lines, side.width)));
   };
   settle(all.from, operands.x);
   settle(all.to, operands.y);

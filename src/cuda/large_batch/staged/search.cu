@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "cuda/host/divisor.hpp"
+#include "cuda/host/quotient.hpp"
 #include "cuda/host/speeds.hpp"
 #include "cuda/large_batch/staged/search.hpp"
 #include "cuda/tuning/tuning.hpp"
@@ -32,26 +33,26 @@ class ChunkTimes {
   }
 
   /// Seconds of so many samples in chunks, the last of which may be smaller.
-  [[nodiscard]] double level(std::int64_t samples, std::int64_t chunk_samples) const {
-    const std::int64_t left = samples % chunk_samples;
-    return parts_ * (real(samples / chunk_samples) * chunk(chunk_samples) + (left != 0 ? chunk(left) : 0.0));
+  [[nodiscard]] double level(std::int64_t samples, std::int64_t chunk_samples) {
+    const std::int64_t whole = quotient(samples, chunk_samples), left = samples - whole * chunk_samples;
+    return parts_ * (real(whole) * chunk(chunk_samples) + (left != 0 ? chunk(left) : 0.0));
   }
 
  private:
   /// Seconds of a chunk: two launches, x and y through L2 three times, the products, and the weights.
-  [[nodiscard]] double chunk(std::int64_t samples) const {
-    GemmConfig config = config_;
-    share_out(config, samples, places_);
-    const double rounds = std::ceil(real(config.units()) / real(config.crews * config.crew_teams));
+  [[nodiscard]] double chunk(std::int64_t samples) {
+    share_out(config_, samples, places_);
+    const double rounds = std::ceil(real(config_.units()) / real(config_.crews * config_.crew_teams));
     // Resident weights are loaded by each block; streamed ones come to L2 once.
-    const double weights = group_bytes_ * real(config.w_slots != 0 ? config.blocks() : config.order.groups());
+    const double weights =
+        group_bytes_ * real(config_.w_slots != 0 ? config_.blocks() : config_.order.groups());
     const double moved = real(samples * sample_bytes_);
     return costs_.start + (costs_.memory * moved + costs_.weights * weights) / memory_rate_ +
            costs_.tensor * rounds * tile_ / wgmma_per_clock(true) / clock_;
   }
 
   const tuning::Staged& costs_;
-  GemmConfig config_;
+  GemmConfig config_;  ///< of the chunk that was asked for last
   double parts_;
   std::int64_t sample_bytes_;
   double memory_rate_, clock_;
@@ -61,7 +62,7 @@ class ChunkTimes {
 
 StagedScratch scratch_of(const Product& p, bool bias, const StagedLevel& level) {
   const auto aligned = [](std::int64_t bytes) {
-    return divided_up(bytes, kScratchAlignment) * kScratchAlignment;
+    return quotient_up(bytes, kScratchAlignment) * kScratchAlignment;
   };
   const std::int64_t products = level.blocks_i * p.d;
   StagedScratch scratch;
@@ -85,13 +86,13 @@ StagedLevel choose_level(const Product& p, bool bias, std::int64_t first, std::i
   for (std::int64_t blocks_i = 1;
        blocks_i <= p.a && real(bytes_of({.chunk = unit, .blocks_i = blocks_i})) <= room; ++blocks_i) {
     if (p.a % blocks_i != 0) continue;
-    const ChunkTimes times(p, blocks_i, gpu);
+    ChunkTimes times(p, blocks_i, gpu);
     // Steps of an eighth, in whole tiles: a tile more or less decides the number of rounds.
-    for (std::int64_t chunk = unit; chunk < left; chunk += std::max(unit, chunk / 8 / unit * unit)) {
+    for (std::int64_t chunk = unit; chunk < left; chunk += std::max(unit, quotient(chunk / 8, unit) * unit)) {
       StagedLevel level{.first = first, .chunk = chunk, .blocks_i = blocks_i};
       const std::int64_t bytes = bytes_of(level);
       if (real(bytes) > room) break;
-      level.count = left - divided_up(bytes, row_bytes);
+      level.count = left - quotient_up(bytes, row_bytes);
       if (level.count < chunk) break;
       const double seconds = times.level(level.count, chunk) / real(level.count);
       if (seconds >= best_seconds) continue;
@@ -156,7 +157,7 @@ std::size_t sort_shared_bytes(std::int64_t d) {
 SortJob sort_job(std::int64_t samples, std::int64_t blocks_i, std::int64_t length, std::int64_t d) {
   const std::int64_t length_runs = length / kRunFeatures;
   const std::int64_t runs = blocks_i * length_runs;
-  const std::int64_t sample_tiles = divided_up(runs, std::int64_t{8} << sort_eights_log2(d));
+  const std::int64_t sample_tiles = quotient_up(runs, std::int64_t{8} << sort_eights_log2(d));
   SortJob job;
   job.runs = static_cast<std::uint32_t>(runs);
   job.length_runs = Divisor(static_cast<std::uint32_t>(length_runs));

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cuda/host/alignment.hpp"
+#include "cuda/host/quotient.hpp"
 #include "cuda/small_batch/direct/search.hpp"
 #include "cuda/tuning/tuning.hpp"
 
@@ -105,7 +106,7 @@ class Bound {
       : costs_(costs_of(cut.shape, facts)), multiprocessors_(std::max(facts.multiprocessors, 1)) {
     const Shape& shape = cut.shape;
     const double row_warps =
-        static_cast<double>(p.a * divided_up(p.b, shape.tile_k()) * cut.j_groups) * cut.l_warps;
+        static_cast<double>(p.a * quotient_up(p.b, shape.tile_k()) * cut.j_groups) * cut.l_warps;
     const double weights = row_warps * cut.chunk_bytes() / facts.memory_rate;
     // The work for all rows and samples, however blocks and warps share them.
     const double sample_tiles = static_cast<double>(p.batch) / tile_samples;
@@ -198,15 +199,15 @@ void for_each_beginning(const Problem& problem, bool as_given, const Cut* packed
   const Product p = planned_product_of(problem);
   if (p.x_feature != 1 || p.y_feature != 1) return;
   if (p.c * p.d >= max_offset || p.batch > max_samples || p.x_sample > max_offset / max_samples) return;
-  const std::int64_t all_tiles = divided_up(p.batch, tile_samples);
+  const std::int64_t all_tiles = quotient_up(p.batch, tile_samples);
   const Shape widest = widest_shape(p, as_given, is_transposed(problem.operation));
   for (const Shape& shape : shapes) {
     if (shape.as_given != as_given || shape.block_j != widest.block_j || shape.load != widest.load) continue;
     if (shape.tiles > 1 && shape.tiles / 2 >= all_tiles) continue;  // half of the tiles would do
-    const std::int64_t all_steps = divided_up(p.c, shape.step_l()), j_groups = p.d / shape.block_j;
+    const std::int64_t all_steps = quotient_up(p.c, shape.step_l()), j_groups = p.d / shape.block_j;
     // More steps would not fit into shared memory, nor their bytes into an int.
     constexpr std::int64_t max_steps = 1 << 10;
-    if (all_steps > max_steps || divided_up(p.b, shape.tile_k()) * j_groups > max_blocks / p.a) continue;
+    if (all_steps > max_steps || quotient_up(p.b, shape.tile_k()) * j_groups > max_blocks / p.a) continue;
     Cut cut;
     cut.shape = shape;
     cut.j_groups = static_cast<int>(j_groups);
@@ -226,16 +227,16 @@ template <class MayBe, class Visitor>
 void for_each_completion(Cut cut, const Product& p, const GpuFacts& facts, const Cut* packed_as,
                          MayBe&& may_be, Visitor&& visit) {
   const Shape& shape = cut.shape;
-  const std::int64_t all_tiles = divided_up(p.batch, tile_samples);
-  const std::int64_t all_rows = divided_up(p.b, shape.tile_k()) * cut.j_groups;
+  const std::int64_t all_tiles = quotient_up(p.batch, tile_samples);
+  const std::int64_t all_rows = quotient_up(p.b, shape.tile_k()) * cut.j_groups;
   for (cut.rows = 1; cut.rows <= 8; cut.rows *= 2) {
     if (cut.chunks() > shape.max_warps() || (cut.rows > 1 && cut.rows > all_rows)) break;
-    cut.row_blocks = static_cast<int>(divided_up(all_rows, cut.rows));
+    cut.row_blocks = static_cast<int>(quotient_up(all_rows, cut.rows));
     if (packed_as != nullptr && !same_order(cut, *packed_as)) continue;
     for (cut.sample_warps = 1; cut.sample_warps <= 8; cut.sample_warps *= 2) {
       if (cut.warps() > shape.max_warps()) break;
       if (cut.sample_warps > 1 && cut.sample_warps / 2 * shape.tiles >= all_tiles) break;
-      cut.sample_blocks = static_cast<int>(divided_up(all_tiles, cut.sample_warps * shape.tiles));
+      cut.sample_blocks = static_cast<int>(quotient_up(all_tiles, cut.sample_warps * shape.tiles));
       if (!may_be(cut)) continue;
       if (static_cast<std::size_t>(shared_layout(cut).total) <= facts.shared_bytes) visit(cut);
     }

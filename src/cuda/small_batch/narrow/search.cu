@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cuda/host/alignment.hpp"
+#include "cuda/host/quotient.hpp"
 #include "cuda/host/tensor_map.hpp"
 #include "cuda/small_batch/narrow/search.hpp"
 #include "cuda/tuning/tuning.hpp"
@@ -252,14 +253,14 @@ void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit)
   for (const Shape& shape : shapes) {
     if (packed_as != nullptr && packed_as->shape != shape) continue;
     if (shape.block_j != p.d && (shape.block_j < 8 || p.d % shape.block_j != 0)) continue;
-    const std::int64_t all_slabs = divided_up(p.c, shape.slab_terms());
+    const std::int64_t all_slabs = quotient_up(p.c, shape.slab_terms());
     const std::int64_t j_groups = p.d / shape.block_j;
     Cut cut;
     cut.shape = shape;
-    cut.rows = static_cast<int>(divided_up(p.batch, 8) * 8);
+    cut.rows = static_cast<int>(quotient_up(p.batch, 8) * 8);
     for (cut.splits = 1; cut.splits <= 8; cut.splits *= 2) {
-      const std::int64_t slabs = divided_up(all_slabs, cut.splits);
-      const std::int64_t k_blocks = divided_up(p.b, shape.outputs);
+      const std::int64_t slabs = quotient_up(all_slabs, cut.splits);
+      const std::int64_t k_blocks = quotient_up(p.b, shape.outputs);
       if (slabs > max_slabs || (cut.splits - 1) * slabs >= all_slabs) continue;
       if (static_cast<double>(p.a) * static_cast<double>(j_groups) * static_cast<double>(k_blocks) *
               cut.splits >

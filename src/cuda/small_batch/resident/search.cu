@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "cuda/host/alignment.hpp"
+#include "cuda/host/quotient.hpp"
 #include "cuda/host/speeds.hpp"
 #include "cuda/host/tensor_map.hpp"
 #include "cuda/small_batch/resident/search.hpp"
@@ -55,10 +56,10 @@ void for_each_cut(const Product& p, const GpuFacts& facts, const Cut* packed_as,
   for (const Shape& shape : shapes) {
     if (shape.d != p.d || p.c > shape.terms() || p.c * p.d % row_elements != 0) continue;
     if (!x_view(p, shape, nullptr).strides_fit()) continue;
-    const std::int64_t k_tiles = divided_up(p.b, tile_outputs), tiles = divided_up(p.batch, tile_samples);
+    const std::int64_t k_tiles = quotient_up(p.b, tile_outputs), tiles = quotient_up(p.batch, tile_samples);
     for (std::int64_t sample_blocks = 1; sample_blocks <= tiles; ++sample_blocks) {
-      const std::int64_t passes = divided_up(tiles, sample_blocks);
-      if (divided_up(tiles, passes) != sample_blocks) continue;  // fewer blocks would do
+      const std::int64_t passes = quotient_up(tiles, sample_blocks);
+      if (quotient_up(tiles, passes) != sample_blocks) continue;  // fewer blocks would do
       if (k_tiles > max_blocks / p.a / sample_blocks) continue;
       const Cut cut{.shape = shape,
                     .passes = static_cast<int>(passes),

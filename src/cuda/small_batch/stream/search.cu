@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "cuda/host/quotient.hpp"
 #include "cuda/small_batch/stream/search.hpp"
 #include "cuda/tuning/tuning.hpp"
 
@@ -112,7 +113,7 @@ class Bound {
         p_(p),
         margin_(margin_of(costs_, p)),
         memory_seconds_(1 / facts.memory_rate),
-        sample_blocks_(static_cast<double>(divided_up(p.batch, cut.samples))),
+        sample_blocks_(static_cast<double>(quotient_up(p.batch, cut.samples))),
         sms_(std::floor(facts.multiprocessors * usable_share(costs_, cut.cluster))),
         panels_(static_cast<double>(p.a) * cut.j_groups * cut.cluster),
         chunk_seconds_(chunk_steps * step_clocks(costs_, cut) / costs_.clock),
@@ -141,7 +142,7 @@ class Bound {
 
   /// Whatever the rows of a block.
   [[nodiscard]] double seconds(const Cut& cut) const {
-    const double all_rows = panels_ * static_cast<double>(divided_up(p_.b, tile_k) * cut.j_group);
+    const double all_rows = panels_ * static_cast<double>(quotient_up(p_.b, tile_k) * cut.j_group);
     const double chunks = all_rows * cut.chunks;
     const double weights =
         chunks * chunk_bytes *
@@ -204,7 +205,7 @@ TensorView x_view(const Product& p, const Cut& cut, const void* x) {
 template <class MayBe, class Visitor>
 void for_each_completion(Cut cut, const Product& p, const GpuFacts& facts, const Cut* packed_as,
                          MayBe&& may_be, Visitor&& visit) {
-  const std::int64_t rows = divided_up(p.b, tile_k) * cut.j_group;
+  const std::int64_t rows = quotient_up(p.b, tile_k) * cut.j_group;
   const double panels = static_cast<double>(p.a) * cut.j_groups * cut.cluster;
   const bool is_power = std::has_single_bit(static_cast<unsigned>(cut.j_group));
   for (cut.warpgroups = 1; cut.warpgroups <= max_warpgroups; cut.warpgroups *= 2) {
@@ -213,7 +214,7 @@ void for_each_completion(Cut cut, const Product& p, const GpuFacts& facts, const
       const bool splits_j = is_power && cut.j_group % cut.block_rows() == 0;
       if (cut.block_rows() % cut.j_group != 0 && !splits_j) continue;
       if (cut.rows > 1 && std::int64_t{cut.warpgroups} * cut.rows > rows) break;
-      const std::int64_t k_blocks = divided_up(rows, cut.block_rows());
+      const std::int64_t k_blocks = quotient_up(rows, cut.block_rows());
       if (panels * static_cast<double>(k_blocks) > static_cast<double>(max_blocks)) continue;
       cut.k_blocks = static_cast<int>(k_blocks);
       if (packed_as != nullptr && !same_order(cut, *packed_as)) continue;
@@ -250,7 +251,7 @@ void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit)
     if (j_group > p.d || (j_group > 1 && !is_whole && !is_part)) continue;
     if (packed_as != nullptr && packed_as->j_group != j_group) continue;
     cut.j_group = j_group;
-    cut.j_groups = static_cast<int>(std::min<std::int64_t>(divided_up(p.d, j_group), max_blocks));
+    cut.j_groups = static_cast<int>(std::min<std::int64_t>(quotient_up(p.d, j_group), max_blocks));
     cut.bytes = fits_vectors && (p.d < vector ? is_whole : j_group % vector == 0) ? 16 : fits_halves ? 8 : 0;
     cut.run = cut.bytes != 0 && p.d < vector ? vector / static_cast<int>(p.d) : 1;
     for (cut.samples = 8; cut.samples <= max_batch; cut.samples *= 2) {
@@ -259,7 +260,7 @@ void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit)
         // Half of the samples would do, with half of the cluster.
         if (cut.samples > 8 && cut.samples / 2 >= p.batch && cut.cluster != cut.samples / 4) continue;
         if (packed_as != nullptr && packed_as->cluster != cut.cluster) continue;
-        const std::int64_t chunks = divided_up(divided_up(p.c, chunk_l), cut.cluster);
+        const std::int64_t chunks = quotient_up(quotient_up(p.c, chunk_l), cut.cluster);
         if (chunks > (1 << 16) || (cut.cluster > 1 && (cut.cluster - 1) * chunks * chunk_l >= p.c)) continue;
         cut.chunks = static_cast<int>(chunks);
         if (std::int64_t{cut.j_group} * cut.positions() * cut.samples <= (1 << 17)) visit(cut);
