@@ -116,10 +116,11 @@ std::optional<DecidedStep> PackedValues::State::fitting(const Step& step, const 
 /// Keeps the order of the fastest kernel, unless one of those packed is nearly as good, or there is no room;
 /// then what is fastest of: a slower kernel whose order has room or is packed, packing at each run.
 DecidedStep PackedValues::State::choose_kept(Step step, const Plan::State& plan, bool is_known,
+                                             std::vector<Assessment> all,
                                              std::vector<PackedEntry>& packed) const {
   std::optional<DecidedStep> fits = fitting(step, plan, packed);
   if (fits && is_known) return *std::move(fits);
-  std::vector<Assessment> all = accepted_for(step, plan.problem.operation, *backend, device, plan.forced());
+  if (all.empty()) all = accepted_for(step, plan.problem.operation, *backend, device, plan.forced());
   if (fits && (fits->seconds <= worth_packing * all.front().proposal.seconds)) return *std::move(fits);
   const bool is_first = std::ranges::none_of(packed, [&](const PackedEntry& entry) {
     return entry.factor <= step.factor && step.factor < entry.factor + entry.factors;
@@ -159,7 +160,7 @@ double PackedValues::State::fitting_seconds(const Problem& problem, const Plan::
 }
 
 std::optional<DecidedStep> PackedValues::State::choose_whole(const Problem& problem, const Plan::State& plan,
-                                                             bool is_known,
+                                                             bool is_known, Answers& of_steps,
                                                              std::vector<PackedEntry>& packed) const {
   const Step whole = whole_step(problem);
   std::optional<DecidedStep> fits;
@@ -171,9 +172,10 @@ std::optional<DecidedStep> PackedValues::State::choose_whole(const Problem& prob
   }
   double apart = 0;
   const auto seconds_apart = [&] {
-    for (const Step& step : make_steps(problem))
-      apart +=
-          accepted_for(step, problem.operation, *backend, device, plan.forced()).front().proposal.seconds;
+    for (const Step& step : make_steps(problem)) {
+      of_steps.push_back(accepted_for(step, problem.operation, *backend, device, plan.forced()));
+      apart += of_steps.back().front().proposal.seconds;
+    }
     return apart;
   };
   const std::vector<Assessment> all =
@@ -207,12 +209,16 @@ std::shared_ptr<const Decision> PackedValues::State::prepare(const Plan::State& 
   const std::pair range(plan.number,
                         static_cast<int>(std::bit_width(static_cast<std::uint64_t>(batch.size))));
   const bool is_known = std::ranges::find(searched, range) != searched.end();
-  std::optional<DecidedStep> whole = choose_whole(problem, plan, is_known, packed);
+  Answers of_steps;
+  std::optional<DecidedStep> whole = choose_whole(problem, plan, is_known, of_steps, packed);
+  std::size_t at = 0;
   Decision decision =
       whole ? decision_of(problem, *std::move(whole)) : make_decision(problem, [&](Step step) {
         if (step.problem.operation == Operation::gradient)
           return choose_packing(std::move(step), plan.problem.operation, *backend, device, plan.forced());
-        return choose_kept(std::move(step), plan, is_known, packed);
+        std::vector<Assessment> all =
+            at < of_steps.size() ? std::move(of_steps[at++]) : std::vector<Assessment>();
+        return choose_kept(std::move(step), plan, is_known, std::move(all), packed);
       });
   std::vector<PackJob> jobs;
   for (const PackedEntry& added : std::span(packed).subspan(entries.size()))

@@ -160,10 +160,12 @@ struct PackedValues::State {
   /// The best way to read values in an order that is packed.
   [[nodiscard]] std::optional<DecidedStep> fitting(const Step& step, const Plan::State& plan,
                                                    std::span<const PackedEntry> packed) const;
+  /// The answers for steps, in their order: searched for once, though asked for twice.
+  using Answers = std::vector<std::vector<Assessment>>;
   /// The whole chain as one step, where that is the fastest way and there is room for its order; adds to
-  /// `packed` what is to be packed.
+  /// `packed` what is to be packed, and to `of_steps` the answers for the steps if it asked for them.
   [[nodiscard]] std::optional<DecidedStep> choose_whole(const Problem& problem, const Plan::State& plan,
-                                                        bool is_known,
+                                                        bool is_known, Answers& of_steps,
                                                         std::vector<PackedEntry>& packed) const;
   /// The seconds of the steps one by one with what is packed; infinite where that is not enough.
   [[nodiscard]] double fitting_seconds(const Problem& problem, const Plan::State& plan,
@@ -171,9 +173,10 @@ struct PackedValues::State {
   /// Takes memory for the order of a step.
   [[nodiscard]] DecidedStep keep(DecidedStep made, std::vector<PackedEntry>& packed) const;
   /// Adds to `packed` what is to be packed for the step.
-  /// `is_known`: batches like this were searched for, and what is packed will do.
+  /// `is_known`: batches like this were searched for, and what is packed will do. `all`: the answers for the
+  /// step, or none where they are to be asked for.
   [[nodiscard]] DecidedStep choose_kept(Step step, const Plan::State& plan, bool is_known,
-                                        std::vector<PackedEntry>& packed) const;
+                                        std::vector<Assessment> all, std::vector<PackedEntry>& packed) const;
 };
 
 /// Null for a plan that was moved from: Error invalid_argument.

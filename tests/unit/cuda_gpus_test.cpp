@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -53,6 +54,67 @@ TEST(MadeUpGpus, MultiplyHalfTypesOnTensorCores) {
   }
 }
 
+/// A profile as `kronsparse profile` may measure it: memory and clocks below the datasheet's, tensor cores of
+/// cards for workstations at twice a GeForce's rate.
+MeasuredRates profile_of(const GpuFacts& facts) {
+  const double clocks = 0.85 * facts.multiprocessors * facts.clock_hz;
+  const double tensor = clocks * (facts.name.ends_with("L40S") ? 2 : 1);
+  const auto per_clock = [&](Units units) { return multiply_adds_per_clock(facts, units); };
+  return {.l2 = 2.5 * facts.memory_rate,
+          .copy = 0.85 * facts.memory_rate,
+          .f16 = tensor * per_clock(Units::f16),
+          .bf16 = tensor * per_clock(Units::bf16),
+          .tf32 = tensor * per_clock(Units::tf32),
+          .fma32 = clocks * per_clock(Units::fma32),
+          .fma64 = clocks * per_clock(Units::fma64)};
+}
+
+// With a profile as without one, for products, gradients, small batches and chains.
+TEST(MadeUpGpus, ChooseAlikeWithAProfile) {
+  std::vector<Problem> problems;
+  const std::vector<Pattern> grid = paper_grid();
+  for (std::size_t index = 0; index < grid.size(); index += 3)
+    for (const char* beginning :
+         {"f16 batch_first", "bf16 batch_last", "f32 batch_first", "f32 tf32 batch_last"})
+      problems.push_back(of_grid(beginning, grid[index]));
+  for (const GpuFacts& facts : made_up_gpus()) {
+    const PretendedGpus machine({facts});
+    set_measured_rates(facts.name, profile_of(facts));
+    for (const Problem& problem : problems) {
+      const Candidate best = candidates(problem, first_gpu).front();
+      ASSERT_TRUE(problem.dtype == DType::f32 || !is_on_fma_units(best.implementation))
+          << facts.name << ", " << problem.to_string();
+      const double least = floor_of(problem, facts);
+      ASSERT_GE(best.predicted_seconds, 0.9 * least) << facts.name << ", " << problem.to_string();
+      ASSERT_LE(best.predicted_seconds, 120 * least) << facts.name << ", " << problem.to_string();
+    }
+    forget_measured_rates();
+  }
+}
+
+// Small batches read weights more than x: predictions lie between their bytes at the copy rate and some tens
+// of microseconds more.
+TEST(MadeUpGpus, HaveKernelsForSmallBatches) {
+  for (const GpuFacts& facts : made_up_gpus()) {
+    const PretendedGpus machine({facts});
+    for (const char* beginning :
+         {"f16 batch_first", "bf16 batch_last", "transposed f16 batch_first", "f32 batch_first"})
+      for (const char* pattern :
+           {"64x64x64x1", "1x64x64x64", "1x256x688x16", "4x1024x1024x1", "1x1024x1024x4", "7x120x72x20",
+            "3x33x65x10", "1x48x48x3", "128x8x8x2", "1x2752x1024x1"})
+        for (const int batch : {1, 3, 16, 33, 64}) {
+          const Problem problem =
+              Problem::parse(std::string(beginning) + " B=" + std::to_string(batch) + " " + pattern);
+          const Candidate best = candidates(problem, first_gpu).front();
+          SCOPED_TRACE(facts.name + ", " + problem.to_string() + ": " + best.implementation);
+          ASSERT_EQ(best.refusal, "");
+          EXPECT_TRUE(problem.dtype == DType::f32 || !is_on_fma_units(best.implementation));
+          EXPECT_GT(best.predicted_seconds, 1e-6 + 0.3 * problem.bytes() / facts.memory_rate);
+          EXPECT_LT(best.predicted_seconds, 60e-6 + 20 * problem.bytes() / facts.memory_rate);
+        }
+  }
+}
+
 // Few blocks wait for their loads more than they multiply: there, either is as good.
 TEST(MadeUpGpus, ComputeGradientsOfHalfTypesOnTensorCores) {
   for (const GpuFacts& facts : made_up_gpus()) {
@@ -95,34 +157,90 @@ TEST(MadeUpGpus, HaveKernelsForEveryProblemAndPossiblePredictions) {
   }
 }
 
-// A refusal that blames the problem would be wrong where an H200 takes it: then it is the GPU.
-TEST(MadeUpGpus, RefuseForTheTrueReason) {
-  std::vector<Problem> problems;
-  for (const char* rest :
-       {"f16 batch_first B=25088 8x64x64x16", "f16 batch_last B=25088 8x64x64x16",
-        "f16 batch_first B=25088 1x1024x1024x1", "bf16 batch_first B=16 1x1024x1024x4",
-        "f32 batch_first B=25088 1x768x768x16", "f16 batch_first B=8 1x64x64x64",
+/// Problems of all kinds: those of the conformance suite, a part of the grid, small batches, gradients of
+/// long batches, chains.
+std::vector<Problem> problems_of_all_kinds() {
+  std::vector<Problem> all;
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::complex64})
+    for (const Layout layout : {Layout::batch_first, Layout::batch_last})
+      for (const Operation operation : {Operation::multiply, Operation::transposed, Operation::gradient}) {
+        for (const conformance::Case& item : conformance::cases(dtype, layout, operation, true))
+          all.push_back(item.problem);
+        for (const conformance::Case& item : conformance::chain_cases(dtype, layout, operation, true))
+          all.push_back(item.problem);
+      }
+  const std::vector<Pattern> grid = paper_grid();
+  for (std::size_t index = 0; index < grid.size(); index += 11)
+    for (const char* beginning : {"f16 batch_first", "bf16 batch_last", "f32 batch_first",
+                                  "gradient f16 batch_first", "gradient bf16 batch_last"})
+      all.push_back(of_grid(beginning, grid[index]));
+  for (const char* text :
+       {"bf16 batch_first B=16 1x1024x1024x4", "f16 batch_first B=8 1x64x64x64",
         "f16 batch_first B=64 1x256x688x16", "f16 batch_first B=64 1x64x512x8",
-        "f32 batch_first B=64 1x1024x4096x1", "gradient f16 batch_first B=25088 1x64x64x64",
-        "gradient bf16 batch_first B=25088 1x96x96x24", "f16 batch_first B=4096 1x64x64x64*64x64x64x1"})
-    problems.push_back(Problem::parse(rest));
-  for (const Problem& problem : problems) {
-    std::set<std::string> taken;
-    {
-      const PretendedGpus machine({h200()});
+        "f32 batch_first B=64 1x1024x4096x1", "f16 batch_first B=14 1x328x720x16",
+        "bf16 batch_first B=41 1x520x1432x32", "gradient f16 batch_first B=100000 1x64x64x64",
+        "gradient f16 batch_first B=3000000 1x64x64x16", "gradient f16 batch_first B=19 9x751x72x7",
+        "gradient bf16 batch_first B=25088 1x96x96x24", "f16 batch_first B=4096 1x64x64x64*64x64x64x1",
+        "f32 batch_first B=8196 1x32x32x64*32x64x64x1", "f16 batch_first B=25088 1x1024x1024x1"})
+    all.push_back(Problem::parse(text));
+  return all;
+}
+
+// A refusal that does not name the GPU blames the problem: then an H200 must refuse it, too, and for the same
+// reason. One that does names what the GPU has.
+TEST(MadeUpGpus, RefuseForTheTrueReason) {
+  const std::vector<Problem> problems = problems_of_all_kinds();
+  std::map<std::string, std::string> on_h200;
+  {
+    const PretendedGpus machine({h200()});
+    for (const Problem& problem : problems)
       for (const Candidate& one : candidates(problem, first_gpu))
-        if (one.refusal.empty()) taken.insert(one.implementation);
-    }
-    for (const GpuFacts& facts : made_up_gpus()) {
-      const PretendedGpus machine({facts});
-      for (const Candidate& one : candidates(problem, first_gpu))
-        if (!one.refusal.empty() && taken.contains(one.implementation)) {
-          EXPECT_NE(one.refusal.find(facts.name), std::string::npos)
-              << one.implementation << " on " << facts.name << ", " << problem.to_string() << ": "
-              << one.refusal;
-          EXPECT_EQ(one.refusal.find("1073741824"), std::string::npos) << one.refusal;
+        on_h200[problem.to_string() + one.implementation] = one.refusal;
+  }
+  for (const GpuFacts& facts : made_up_gpus()) {
+    const PretendedGpus machine({facts});
+    const std::string capability = " has " + std::to_string(facts.compute_capability / 10) + "." +
+                                   std::to_string(facts.compute_capability % 10);
+    for (const Problem& problem : problems) {
+      const std::vector<Candidate> all = candidates(problem, first_gpu);
+      ASSERT_TRUE(all.front().refusal.empty() || problem.chain.size() > 1) << problem.to_string();
+      for (const Candidate& one : all) {
+        if (one.refusal.empty()) continue;
+        SCOPED_TRACE(one.implementation + " on " + facts.name + ", " + problem.to_string() + ": " +
+                     one.refusal);
+        EXPECT_EQ(one.refusal.find("1073741824"), std::string::npos);
+        if (one.refusal.find(facts.name) == std::string::npos) {
+          EXPECT_EQ(one.refusal, on_h200.at(problem.to_string() + one.implementation));
+        } else if (one.refusal.find("compute capability") != std::string::npos) {
+          expect_mentions(one.refusal, capability.c_str());
+        } else if (one.refusal.find("shared memory") != std::string::npos) {
+          expect_mentions(one.refusal, std::to_string(facts.shared_bytes).c_str());
         }
+      }
     }
+  }
+}
+
+// Where a chain is refused as a whole, its factors are taken one by one.
+TEST(MadeUpGpus, HaveKernelsForChains) {
+  for (const GpuFacts& facts : made_up_gpus()) {
+    const PretendedGpus machine({facts});
+    for (const char* beginning : {"f16 batch_first B=4096 ", "transposed bf16 batch_first B=16 ",
+                                  "f32 batch_last B=8192 ", "gradient f16 batch_first B=4096 "})
+      for (const char* chain : {"1x64x64x64*64x64x64x1", "1x192x48x2*2x48x192x1", "1x8x8x64*8x8x8x8*64x8x8x1",
+                                "1x25x40x40*40x40x25x1", "1x1024x64x1*1x64x1024x1"}) {
+        const Problem problem = Problem::parse(std::string(beginning) + chain);
+        SCOPED_TRACE(facts.name + ", " + problem.to_string());
+        double apart = 0;
+        for (const Problem& step : steps_of(problem)) {
+          const Candidate best = candidates(step, first_gpu).front();
+          ASSERT_EQ(best.refusal, "");
+          apart += best.predicted_seconds;
+        }
+        const double seconds = predicted_seconds(problem, first_gpu);
+        EXPECT_LE(seconds, apart * (1 + 1e-12));
+        EXPECT_GT(seconds, 0.3 * problem.bytes() / facts.memory_rate);
+      }
   }
 }
 

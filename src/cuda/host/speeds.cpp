@@ -8,19 +8,14 @@
 #include <shared_mutex>
 #include <utility>
 
+#include "cuda/tuning/tuning.hpp"
+
 namespace kronsparse::cuda {
 namespace {
 
-/// The rate of L2 that src/cuda/profile measures on an H200. Not known yet: measured rates of L2 are then not
-/// used, as there is nothing to hold them against.
-constexpr double h200_l2 = 0;
-
-/// The H200 of the fits.
-constexpr double h200_multiprocessors = 132, h200_clock = 1.98e9, h200_copy = 4.26e12;
-
 /// Noise of a measurement, and what drivers report differently, must not change a choice: what is this near
-/// to the H200 is the H200.
-double as_of_h200(double ratio) {
+/// to the GPU of the fits is that GPU.
+double as_fitted(double ratio) {
   constexpr double near = 0.05;
   return std::abs(ratio - 1) < near ? 1 : ratio;
 }
@@ -57,26 +52,32 @@ double multiprocessors_of(const GpuFacts& facts) { return std::max(facts.multipr
 }  // namespace
 
 double clocks_per_byte(const GpuFacts& facts) {
-  return as_of_h200(multiprocessors_of(facts) * clock_of(facts) / copy_of(facts) /
-                    (h200_multiprocessors * h200_clock / h200_copy));
+  const tuning::FittedGpu& fitted = tuning_of(facts).gpu;
+  return as_fitted(multiprocessors_of(facts) * clock_of(facts) / copy_of(facts) /
+                   (fitted.multiprocessors * fitted.clock / fitted.copy));
 }
 
-// Each multiprocessor takes in about as many bytes of L2 in a clock, whatever the GPU.
+// Each multiprocessor takes in about as many bytes of L2 in a clock, whatever the GPU. A measured rate of L2
+// needs that of the GPU of the fits to be held against.
 double l2_per_byte(const GpuFacts& facts) {
+  const tuning::FittedGpu& fitted = tuning_of(facts).gpu;
   const double estimate = clocks_per_byte(facts);
-  const double l2 = h200_l2 > 0 ? measured(facts).l2 : 0;
-  return l2 > 0 ? rate_of(l2 / copy_of(facts) / (h200_l2 / h200_copy), estimate) : estimate;
+  const double l2 = fitted.l2 > 0 ? measured(facts).l2 : 0;
+  return l2 > 0 ? rate_of(l2 / copy_of(facts) / (fitted.l2 / fitted.copy), estimate) : estimate;
 }
 
-double relative_clock(const GpuFacts& facts) { return as_of_h200(clock_of(facts) / h200_clock); }
+double relative_clock(const GpuFacts& facts) {
+  return as_fitted(clock_of(facts) / tuning_of(facts).gpu.clock);
+}
 
 double relative_l2(const GpuFacts& facts) {
-  return as_of_h200(l2_per_byte(facts) * copy_of(facts) / h200_copy);
+  return as_fitted(l2_per_byte(facts) * copy_of(facts) / tuning_of(facts).gpu.copy);
 }
 
 double relative_l2_of_one(const GpuFacts& facts) {
-  return as_of_h200(l2_per_byte(facts) * copy_of(facts) / h200_copy * h200_multiprocessors /
-                    multiprocessors_of(facts));
+  const tuning::FittedGpu& fitted = tuning_of(facts).gpu;
+  return as_fitted(l2_per_byte(facts) * copy_of(facts) / fitted.copy * fitted.multiprocessors /
+                   multiprocessors_of(facts));
 }
 
 void set_measured_rates(const std::string& name, const MeasuredRates& rates) {
@@ -139,9 +140,9 @@ double multiply_adds_per_clock(const GpuFacts& facts, Units units) {
   return rate_of(measured_of(measured(facts), units) / per_second, estimate);
 }
 
-double reached_rate(const GpuFacts& facts, Units units, double on_h200, double products) {
+double reached_rate(const GpuFacts& facts, Units units, double fitted, double products) {
   constexpr double most = 0.8;
-  return std::min(on_h200, most * multiply_adds_per_clock(facts, units) / products);
+  return std::min(fitted, most * multiply_adds_per_clock(facts, units) / products);
 }
 
 }  // namespace kronsparse::cuda

@@ -1,4 +1,4 @@
-// How fast a GPU is beside the H200 that cost models were fitted on.
+// How fast a GPU is beside the one that its cost models were fitted on (tuning/), so far always an H200.
 //
 // A cost model says what share of a rate a kernel reached on an H200. Some kernels wait for memory, others
 // for their own instructions; on the H200 both could be written as shares of the copy rate. Elsewhere they
@@ -18,13 +18,13 @@ namespace kronsparse::cuda {
 /// units, whose threads have the sums to do besides, less.
 inline constexpr double best_memory_share = 0.8, best_fma_memory_share = 0.7;
 
-/// Clocks of all multiprocessors for each byte that a copy moves, beside an H200.
+/// Clocks of all multiprocessors for each byte that a copy moves, beside the GPU of the fits.
 [[nodiscard]] double clocks_per_byte(const GpuFacts& facts);
-/// Bytes that L2 hands to multiprocessors for each byte that a copy moves, beside an H200.
+/// Bytes that L2 hands to multiprocessors for each byte that a copy moves, beside it.
 [[nodiscard]] double l2_per_byte(const GpuFacts& facts);
-/// The clock of a multiprocessor, beside an H200.
+/// The clock of a multiprocessor, beside it.
 [[nodiscard]] double relative_clock(const GpuFacts& facts);
-/// The rate of L2, to all multiprocessors together, beside an H200.
+/// The rate of L2, to all multiprocessors together, beside it.
 [[nodiscard]] double relative_l2(const GpuFacts& facts);
 /// The same, to each multiprocessor.
 [[nodiscard]] double relative_l2_of_one(const GpuFacts& facts);
@@ -50,8 +50,11 @@ enum class Units { f16, bf16, tf32, fma32, fma64 };
 /// architecture, so that the estimate is theirs.
 [[nodiscard]] double multiply_adds_per_clock(const GpuFacts& facts, Units units);
 
-/// The rate that a kernel reaches where it reached `on_h200`, in multiply-adds per clock and multiprocessor:
-/// no more than 80 % of what the units can do for `products` products each.
-[[nodiscard]] double reached_rate(const GpuFacts& facts, Units units, double on_h200, double products = 1);
+/// The rate that a kernel reaches where it reached `fitted` on the GPU of the fits, in multiply-adds per
+/// clock and multiprocessor: no more than 80 % of what the units can do for `products` products each.
+[[nodiscard]] double reached_rate(const GpuFacts& facts, Units units, double fitted, double products = 1);
+
+/// Multiply-adds per clock and multiprocessor of Hopper's wgmma: of half types, or of TF32.
+[[nodiscard]] constexpr double wgmma_per_clock(bool half) { return half ? 2048 : 1024; }
 
 }  // namespace kronsparse::cuda

@@ -9,6 +9,7 @@
 #include "cuda/device/ptx_sm90.cuh"
 #include "cuda/host/launch.hpp"
 #include "cuda/packing/packing.cuh"
+#include "cuda/tuning/tuning.hpp"
 
 namespace kronsparse::cuda {
 namespace {
@@ -185,10 +186,8 @@ class Launcher {
 }  // namespace
 
 double packing_seconds(const GpuFacts& facts, double value_bytes, double packed_bytes) {
-  // Measured on an H200 as the time by which a product that follows the packing becomes longer: 2.9 us for
-  // any weights; then values and packed weights together pass at 0.65 of a copy's rate, 4.2 TB/s.
-  constexpr double start = 2.9e-6, share = 0.65;
-  return start + (value_bytes + packed_bytes) / (share * std::max(facts.memory_rate, 1e10));
+  const tuning::Packing& costs = tuning_of(facts).packing.costs;
+  return costs.start + (value_bytes + packed_bytes) / (costs.copy * std::max(facts.memory_rate, 1e10));
 }
 
 double packing_seconds(const GpuFacts& facts, const Problem& problem, const PackedOrder& order) {

@@ -16,6 +16,7 @@
 #include "cuda/host/tensor_core_refusals.hpp"
 #include "cuda/packing/packing.hpp"
 #include "cuda/small_batch/cut_choice.hpp"
+#include "cuda/small_batch/cut_family.hpp"
 
 namespace kronsparse::cuda {
 
@@ -108,6 +109,19 @@ template <class Family>
   }
 }
 
+/// The executor of a cut.
+template <class Family>
+[[nodiscard]] std::unique_ptr<Executor> executor_of(const Problem& problem, Device device,
+                                                    const typename Family::Cut& cut) {
+  const void* kernel = Family::kernel(problem.dtype, cut);
+  const void* ordinary_kernel = kernel;
+  if constexpr (requires { Family::ordinary_kernel(problem.dtype, cut); })
+    ordinary_kernel = Family::ordinary_kernel(problem.dtype, cut);
+  return std::make_unique<CutExecutor<typename Family::Cut, typename Family::Arguments>>(
+      Family::kernel_name, problem, device, cut, kernel, ordinary_kernel,
+      Family::launch_shape(cut, product_of(problem), gpu(device)));
+}
+
 /// The proposal of a kernel with many cuts. `Family` has the types Cut and Arguments and defines
 ///   name, kernel_name, summary, uncut          texts; the last is the refusal if no cut is possible
 ///   refusal(problem), gpu_refusal(facts)       the reason; empty if there is none
@@ -134,15 +148,26 @@ template <class Family>
       .refusal = {},
       .seconds = choice.seconds,
       .packing_seconds = reads_as_given<Family> ? 0 : packing_seconds(facts, problem, order_of(problem, cut)),
-      .make = [problem, device, cut]() -> std::unique_ptr<Executor> {
-        const void* kernel = Family::kernel(problem.dtype, cut);
-        const void* ordinary_kernel = kernel;
-        if constexpr (requires { Family::ordinary_kernel(problem.dtype, cut); })
-          ordinary_kernel = Family::ordinary_kernel(problem.dtype, cut);
-        return std::make_unique<CutExecutor<typename Family::Cut, typename Family::Arguments>>(
-            Family::kernel_name, problem, device, cut, kernel, ordinary_kernel,
-            Family::launch_shape(cut, product_of(problem), gpu(device)));
-      }};
+      .make = [problem, device, cut] { return executor_of<Family>(problem, device, cut); }};
+}
+
+/// The cuts of a family for programs that measure them. It also has choices(problem, facts), which are all
+/// cuts, and numbers(cut), which tell one from the others.
+template <class Family>
+[[nodiscard]] std::vector<CutWay> ways_of(const Problem& problem, const GpuFacts& facts) {
+  std::vector<CutWay> all;
+  for (const auto& one : Family::choices(problem, facts))
+    all.push_back({Family::numbers(one.cut), one.seconds});
+  return all;
+}
+template <class Family>
+[[nodiscard]] std::unique_ptr<Executor> executor_of_way(const Problem& problem, Device device,
+                                                        std::size_t way) {
+  return executor_of<Family>(problem, device, Family::choices(problem, gpu(device)).at(way).cut);
+}
+template <class Family>
+[[nodiscard]] CutFamily cuts_of() {
+  return {.ways = ways_of<Family>, .make = executor_of_way<Family>};
 }
 
 /// The family's entry in the table.

@@ -13,6 +13,7 @@
 #include "cuda/host/launch.hpp"
 #include "cuda/host/tensor_core_refusals.hpp"
 #include "cuda/packing/packing.hpp"
+#include "cuda/tuning/tuning.hpp"
 #include "kronsparse/error.hpp"
 
 namespace kronsparse::cuda {
@@ -74,16 +75,15 @@ class FusedExecutor final : public CudaExecutor {
 };
 
 /// Predicted, of multiplying the factors of a link together: a launch, and for each value of the product the
-/// terms that its paths try. The rate is a guess, not a measurement.
-double merging_seconds(const Chain& chain, const Link& link) {
-  constexpr double start = 3e-6, terms_per_second = 2e10;
+/// terms that its paths try.
+double merging_seconds(const Chain& chain, const Link& link, const tuning::Fused& costs) {
   double terms = 0, paths = 1;
   for (std::size_t factor = link.factor; factor < link.factor + link.factors; ++factor) {
     terms += static_cast<double>(chain[factor].c);
     paths *= static_cast<double>(chain[factor].c);
   }
   paths = std::max(1.0, paths / static_cast<double>(link.pattern.c));
-  return start + static_cast<double>(link.pattern.nnz()) * terms * paths / terms_per_second;
+  return costs.merging + static_cast<double>(link.pattern.nnz()) * terms * paths / costs.merged_terms;
 }
 
 Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
@@ -118,7 +118,7 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
   const double packed_bytes = static_cast<double>(packed_order(problem, cut->links).bytes);
   double packing = packing_seconds(facts, value_bytes, packed_bytes);
   for (const Link& link : cut->links)
-    if (link.factors > 1) packing += merging_seconds(problem.chain, link);
+    if (link.factors > 1) packing += merging_seconds(problem.chain, link, tuning_of(facts).fused.costs);
   return {.refusal = {},
           .seconds = cut->config.seconds,
           .packing_seconds = packing,

@@ -12,6 +12,7 @@
 #include "cuda/host/alignment.hpp"
 #include "cuda/host/tensor_core_refusals.hpp"
 #include "cuda/packing/merging.hpp"
+#include "cuda/tuning/tuning.hpp"
 
 namespace kronsparse::cuda::fused {
 namespace {
@@ -92,23 +93,33 @@ int best_shift(const Space& space, int features, int output_step, bool is_y, con
 class Maker {
  public:
   Maker(const Problem& problem, std::span<const Link> links, const GpuFacts& gpu)
-      : problem_(problem), links_(links), gpu_(gpu), elements_(elements_of(problem)) {}
+      : problem_(problem), links_(links), gpu_(gpu), elements_(elements_of(problem)) {
+    for (std::size_t at = 0; at < all_ranks.size(); ++at) {
+      Divided& one = divided_[at];
+      one.arguments.ranks = all_ranks[at];
+      one.arguments.steps = static_cast<int>(links_.size());
+      one.arguments.samples_first = problem_.layout == Layout::batch_first;
+      one.arguments.activation = problem_.activation;
+      one.is_possible = (all_ranks[at] == 1 || gpu_.has_clusters()) && divide(one.arguments);
+    }
+  }
 
-  /// Nothing if ranks or parts do not divide the chain.
-  [[nodiscard]] std::optional<Config> make(std::size_t shape_index, const Shape& shape, int ranks, int parts,
-                                           int x_buffers) const {
+  /// Blocks of a cluster that may share a chain.
+  static constexpr std::array all_ranks = {1, 2, 4, 8};
+
+  /// Nothing if ranks (a place in all_ranks) or parts do not divide the chain, or if it does not fit.
+  [[nodiscard]] std::optional<Config> make(std::size_t shape_index, const Shape& shape, std::size_t ranks,
+                                           int parts, int x_buffers) const {
     if (parts > 1 && links_.back().product.b % (16 * parts) != 0) return {};
+    const Divided& divided = divided_[ranks];
+    if (!divided.is_possible || least_bytes(divided.arguments, shape.samples) > gpu_.shared_bytes) return {};
     Config config;
     config.shape_index = shape_index;
     config.shape = shape;
     Arguments& all = config.arguments;
-    all.ranks = ranks;
+    all = divided.arguments;
     all.parts = parts;
-    all.steps = static_cast<int>(links_.size());
-    all.samples_first = problem_.layout == Layout::batch_first;
-    all.activation = problem_.activation;
     all.tiles = divided_up(std::max<std::int64_t>(problem_.batch, 1), shape.samples);
-    if (!divide(all)) return {};
     set_y(all);
     set_x(all, x_buffers);
     // Two small blocks overlap one's products with the other's copies.
@@ -173,6 +184,19 @@ class Maker {
                       .place = {}};
     }
     return true;
+  }
+
+  /// The shared memory of all that no number of parts or buffers makes smaller: most tiles need more than
+  /// there is, and are found out here.
+  [[nodiscard]] std::size_t least_bytes(const Arguments& all, int samples) const {
+    std::array<std::size_t, 2> bytes{};
+    for (int s = 0; s < all.steps; ++s) {
+      const auto lines =
+          static_cast<std::size_t>(all.step[s].blocks) * static_cast<std::size_t>(all.step[s].terms);
+      std::size_t& place = bytes[static_cast<std::size_t>(s % 2)];
+      place = std::max(place, lines * static_cast<std::size_t>(samples * elements_.bytes));
+    }
+    return bytes[0] + bytes[1];
   }
 
   /// y is cut by outputs k into parts, and each part by its features into ranks.
@@ -287,22 +311,23 @@ class Maker {
   std::span<const Link> links_;
   const GpuFacts& gpu_;
   Elements elements_;
+  /// Arguments as far as they depend on ranks alone.
+  struct Divided {
+    Arguments arguments{};
+    bool is_possible = false;
+  };
+  std::array<Divided, all_ranks.size()> divided_;
 };
-
-/// Microseconds for each of the cost_terms(), fitted to the times of all configs of 48 chains on an H200
-/// (tools/sweeps/fit.py, results/h200-fused-configs.csv).
-constexpr CostTerms term_microseconds = {0.9356,  0.003102, 0.01755, 0.06238, 0.09813, 0.07022,
-                                         0.01281, 0.2564,   0.3515,  0.06878, 0.1456,  0.3323,
-                                         0.2527,  1.124,    0.8043,  1.152,   0.6431};
-constexpr double fitted_clock = 1.98e9;
 
 /// Predicted seconds of a run.
 double predicted(const Problem& problem, const Config& config, const GpuFacts& gpu) {
+  const Tuning& tuned = tuning_of(gpu);
+  const tuning::Fused& costs = tuned.fused.costs;
   const CostTerms terms = cost_terms(problem, config, gpu);
   double microseconds = 0;
-  for (std::size_t at = 0; at < terms.size(); ++at) microseconds += terms[at] * term_microseconds[at];
-  const double computing = microseconds * 1e-6 * fitted_clock / std::max(gpu.clock_hz, 1e9);
-  const double memory = 3e-6 + problem.bytes() / gpu.memory_rate;
+  for (std::size_t at = 0; at < terms.size(); ++at) microseconds += terms[at] * costs.microseconds[at];
+  const double computing = microseconds * 1e-6 * tuned.gpu.clock / std::max(gpu.clock_hz, 1e9);
+  const double memory = costs.start + problem.bytes() / gpu.memory_rate;
   return std::max(computing, memory);
 }
 
@@ -442,8 +467,7 @@ std::vector<Config> without_shifts(const Problem& problem, const Maker& maker, c
   std::vector<Config> all;
   const std::span<const Shape> shapes = shapes_of(problem);
   for (std::size_t index = 0; index < shapes.size(); ++index)
-    for (const int ranks : {1, 2, 4, 8}) {
-      if (ranks > 1 && !gpu.has_clusters()) break;
+    for (std::size_t ranks = 0; ranks < Maker::all_ranks.size(); ++ranks)
       for (const int x_buffers : {2, 1})
         for (const int parts : {1, 2, 3, 4, 6, 8, 12, 16}) {
           std::optional<Config> config = maker.make(index, shapes[index], ranks, parts, x_buffers);
@@ -452,7 +476,6 @@ std::vector<Config> without_shifts(const Problem& problem, const Maker& maker, c
           all.push_back(*config);
           if (parts == 1 || x_buffers == 1) break;  // more parts only make room
         }
-    }
   return all;
 }
 

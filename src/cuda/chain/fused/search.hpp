@@ -15,6 +15,7 @@
 #include "cuda/host/product.hpp"
 #include "cuda/host/runtime.hpp"
 #include "cuda/packing/packing.hpp"
+#include "cuda/tuning/chain.hpp"
 #include "kronsparse/plan.hpp"
 
 namespace kronsparse::cuda::fused {
@@ -65,7 +66,7 @@ struct Cut {
 
 /// The amounts that the time of a run is predicted from: products, loads, stores and so on, of the
 /// multiprocessor that has most of them.
-using CostTerms = std::array<double, 17>;
+using CostTerms = std::array<double, tuning::fused_terms.size()>;
 [[nodiscard]] CostTerms cost_terms(const Problem& problem, const Config& config, const GpuFacts& gpu);
 
 /// The arguments of a launch. `weights` are packed as chain_parts() says.

@@ -9,6 +9,7 @@
 #include "core/message.hpp"
 #include "cuda/backend.hpp"
 #include "cuda/gradient/mma/kernels.hpp"
+#include "cuda/gradient/refusals.hpp"
 #include "cuda/host/divisor.hpp"
 #include "cuda/host/launch.hpp"
 #include "cuda/host/tensor_core_refusals.hpp"
@@ -53,26 +54,16 @@ class GradientMmaExecutor final : public CudaExecutor {
 };
 
 Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
-  if (problem.operation != Operation::gradient)
-    return refused("computes the gradient of the values, not products with the matrix");
-  if (problem.dtype != DType::f16 && problem.dtype != DType::bf16)
-    return refused(message("its tensor cores multiply f16 and bf16, not {}", name(problem.dtype)));
+  if (std::string reason = gradient_refusal(problem); !reason.empty()) return refused(std::move(reason));
   const GpuFacts& facts = gpu(device);
   if (std::string reason = capability_refusal(facts, 80); !reason.empty()) return refused(std::move(reason));
-  const Pattern& pattern = problem.pattern();
-  constexpr std::int64_t limit = std::int64_t{1} << 31;
-  if (pattern.b >= limit || pattern.c >= limit || pattern.d >= limit)
-    return refused(message("needs b, c and d below 2^31; the pattern is {}", pattern.to_string()));
-  const bool first = problem.layout == Layout::batch_first;
-  if (first && pattern.d % 2 != 0 && pattern.d > kGradientMaxOddJ)
-    return refused(message("in batch_first it takes an even d, or an odd d up to {}, not {}",
-                           kGradientMaxOddJ, pattern.d));
   const GradientConfig config = gradient_config(problem, facts);
+  if (config.shared_bytes == kNoGradientConfig) return refused(shared_memory_refusal(facts));
   if (config.split_samples > kGradientMaxSum)
     return refused(
-        message("takes batches of at most {} here, because tensor cores truncate long sums; not {}",
-                kGradientMaxSum * config.splits, problem.batch));
-  if (std::string reason = tile_refusal(facts, config.shared_bytes, pattern.a * config.j_groups,
+        message("takes batches of at most {} on {}, because tensor cores truncate long sums; not {}",
+                kGradientMaxSum * config.splits, facts.name, problem.batch));
+  if (std::string reason = tile_refusal(facts, config.shared_bytes, problem.pattern().a * config.j_groups,
                                         config.k_tiles * config.l_tiles * config.splits);
       !reason.empty())
     return refused(std::move(reason));

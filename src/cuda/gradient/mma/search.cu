@@ -7,7 +7,9 @@
 #include "cuda/gradient/mma/search.hpp"
 #include "cuda/host/alignment.hpp"
 #include "cuda/host/divisor.hpp"
+#include "cuda/host/quotient.hpp"
 #include "cuda/host/speeds.hpp"
+#include "cuda/tuning/tuning.hpp"
 
 namespace kronsparse::cuda {
 namespace {
@@ -94,19 +96,19 @@ int width_of(const GradientConfig& config, const Product& p, std::int64_t rows, 
   return common_alignment(kElementBytes, address, sample * kElementBytes, run * kElementBytes);
 }
 
-/// Clocks of a multiprocessor for a product of 16 x 8 x 16: the time of mma.sync or of the loads from shared
-/// memory, whichever is longer.
-double product_clocks(const GradientConfig& config) {
-  if (config.shape.form == GradientForm::rows || config.shape.form == GradientForm::columns) return 1.6;
+/// Clocks of a multiprocessor for a product of 16 x 8 x 16.
+double product_clocks(const tuning::GradientMma& costs, const GradientConfig& config) {
+  if (config.shape.form != GradientForm::runs) return costs.one_j;
+  const bool of_16_j = config.block_j == 16;
   switch (config.shape.vector) {
     case 8:
-      return 3.0;
+      return costs.by_8;
     case 4:
-      return config.block_j == 16 ? 4.0 : 2.0;
+      return of_16_j ? costs.by_4_of_16_j : costs.by_4;
     case 2:
-      return config.block_j == 16 ? 6.0 : 1.7;
+      return of_16_j ? costs.by_2_of_16_j : costs.by_2;
     default:
-      return 2.5;
+      return costs.by_1;
   }
 }
 
@@ -118,11 +120,8 @@ int blocks_per_multiprocessor(const GradientConfig& config, const GpuFacts& gpu)
                                                    std::max(1, config.shape.threads / config.threads())));
 }
 
-/// Shared memory of a config that was not found.
-constexpr int kNoConfig = 1 << 30;
-
-/// The cheapest config with blocks of so many j; its shared memory is kNoConfig where the GPU has room for
-/// none.
+/// The cheapest config with blocks of so many j; its shared memory is kNoGradientConfig where the GPU has
+/// room for none.
 GradientConfig config_with(int block_j, const Problem& problem, const GpuFacts& gpu);
 
 }  // namespace
@@ -134,15 +133,12 @@ int largest_cluster(const GpuFacts& gpu) {
 }
 
 double clusters_at_once(const GpuFacts& gpu, int resident, int cluster_blocks) {
-  // Clusters of 1, 2, ... 16 blocks that an H200 runs at once, with one block per multiprocessor
-  // (cudaOccupancyMaxActiveClusters). It has 132 multiprocessors, in parts of 16 and 18, not all of which
-  // large clusters can use.
-  constexpr int whole = 132;
-  constexpr std::array<int, 16> at_once = {132, 66, 39, 30, 22, 17, 15, 15, 9, 7, 7, 7, 7, 7, 7, 7};
-  const int multiprocessors = static_cast<int>(divided_up(cluster_blocks, resident));
-  const double places = at_once.at(static_cast<std::size_t>(multiprocessors) - 1);
+  const tuning::FittedGpu& fitted = tuning_of(gpu).gpu;
+  const int multiprocessors = (cluster_blocks + resident - 1) / resident;
+  const double places = fitted.clusters_at_once.at(static_cast<std::size_t>(multiprocessors) - 1);
   const double together = std::floor(real(std::int64_t{multiprocessors} * resident) / cluster_blocks);
-  return std::max(1.0, std::floor(places * together * std::max(gpu.multiprocessors, 1) / whole));
+  return std::max(1.0,
+                  std::floor(places * together * std::max(gpu.multiprocessors, 1) / fitted.multiprocessors));
 }
 
 GradientConfig gradient_config(const Problem& problem, const GpuFacts& gpu) {
@@ -150,26 +146,104 @@ GradientConfig gradient_config(const Problem& problem, const GpuFacts& gpu) {
   const int block_j = block_j_of(form_of(problem), d);
   const GradientConfig config = config_with(block_j, problem, gpu);
   // All of d = 24 takes more shared memory than some GPUs have.
-  return config.shared_bytes == kNoConfig && block_j > 16 ? config_with(16, problem, gpu) : config;
+  return config.shared_bytes == kNoGradientConfig && block_j > 16 ? config_with(16, problem, gpu) : config;
 }
 
 namespace {
 
+/// The cost model of configs that have the form and the j of one of them, with what it needs to know besides.
+class Model {
+ public:
+  Model(const Product& p, const GradientConfig& config, const GpuFacts& gpu)
+      : costs_(tuning_of(gpu).gradient_mma.costs),
+        p_(p),
+        gpu_(gpu),
+        multiprocessors_(std::max(gpu.multiprocessors, 1)),
+        memory_rate_(std::max(gpu.memory_rate, 1e10)),
+        clock_(std::max(gpu.clock_hz, 1e9)),
+        l2_rate_(costs_.l2_rate * memory_rate_ * l2_per_byte(gpu)),
+        product_clocks_(product_clocks(costs_, config)) {
+    const int width = std::min(width_of(config, p, p.b, p.y_sample, p.y_feature, nullptr),
+                               width_of(config, p, p.c, p.x_sample, p.x_feature, nullptr));
+    copied_ = width == 16 ? costs_.copied_by_16 : width == 4 ? costs_.copied_by_4 : costs_.copied_by_2;
+    measured_ = config.shape.form == GradientForm::rows      ? costs_.of_rows
+                : config.shape.form == GradientForm::columns ? costs_.of_columns
+                : config.block_j == 16                       ? costs_.of_16_j
+                                                             : costs_.of_runs;
+    // Memory that has more clocks for each byte is kept busy.
+    const double least = std::min(1.0, 1 / (costs_.memory * best_memory_share * measured_));
+    kept_busy_ = std::max(1 / clocks_per_byte(gpu), least);
+  }
+
+  [[nodiscard]] double seconds(const GradientConfig& config) const {
+    // How full the GPU is.
+    const int resident = blocks_per_multiprocessor(config, gpu_);
+    const double places = config.splits * clusters_at_once(gpu_, resident, config.splits);
+    const double blocks = real(config.blocks(p_.a));
+    const double waves = std::ceil(blocks / places);
+    const double sharing = std::min<double>(resident, std::ceil(blocks / multiprocessors_));
+
+    // Time of a block: products, the copies into shared memory, and the rate at which a multiprocessor takes
+    // in data.
+    const double g_rows = std::min(real(p_.b), real(config.tile_m()));
+    const double x_rows = std::min(real(p_.c), real(config.tile_n()));
+    const double steps = real(quotient_up(config.split_samples, kGradientStep));
+    const double step_bytes = (g_rows + x_rows) * config.block_j * kElementBytes * kGradientStep;
+    const double copy_clocks = step_bytes / copied_;
+
+    const int warp_products = config.shape.vector * (config.shape.m / 16) * (config.shape.n / 8);
+    const double step_clocks = config.threads() / 32 * warp_products * product_clocks_ + copy_clocks;
+    const double stage_steps = config.stage_samples / kGradientStep;
+    const double block_clocks =
+        steps * std::max({costs_.not_hidden * sharing * step_clocks, sharing * step_bytes / costs_.taken_in,
+                          costs_.step_latency, costs_.latency / (config.stages - 1) / stage_steps});
+    const double tile_bytes = real(config.tile_m()) * config.out_pitch;
+    const double in_blocks =
+        waves * (block_clocks / clock_ + costs_.block + sharing * tile_bytes / costs_.stored / clock_);
+
+    // Time of the whole GPU. Through L2 the operands come once for every tile of the other's rows...
+    const double idle = std::max(1.0, waves * places / std::max(blocks, 1.0));
+    const double sample_bytes = real(p_.batch) * real(p_.a) * real(p_.d) * kElementBytes;
+    const double reads =
+        sample_bytes * (real(p_.b) * real(config.l_tiles) + real(p_.c) * real(config.k_tiles));
+    const double l2 = reads / l2_rate_ * std::min(idle, 2.0);
+    // ...and from memory once for all tiles that run together, l fastest.
+    const double together =
+        std::clamp(std::floor(places / config.splits), 1.0, real(config.k_tiles * config.l_tiles));
+    const double l_together = std::min(real(config.l_tiles), together);
+    const double k_together = std::ceil(together / real(config.l_tiles));
+    const double rounds = real(config.k_tiles * config.l_tiles) / together;
+    const double memory = sample_bytes * rounds * (k_together * g_rows + l_together * x_rows) / memory_rate_;
+    // These times overlap, but not fully; and an H200 was measured to be slower than all of this says.
+    const double overlapped = kept_busy_ * memory;
+    return costs_.start + measured_ * (std::max({in_blocks, l2, costs_.memory * overlapped}) +
+                                       costs_.mixed * (in_blocks + l2 + overlapped));
+  }
+
+ private:
+  const tuning::GradientMma& costs_;
+  const Product& p_;
+  const GpuFacts& gpu_;
+  double multiprocessors_, memory_rate_, clock_, l2_rate_, product_clocks_;
+  double copied_ = 1, measured_ = 1, kept_busy_ = 1;
+};
+
 GradientConfig config_with(int block_j, const Problem& problem, const GpuFacts& gpu) {
   const Product p = product_of(problem);
   const auto shared = static_cast<std::int64_t>(gpu.shared_bytes);
-  const std::int64_t least_splits = divided_up(p.batch, kGradientMaxSum);
+  const std::int64_t least_splits = quotient_up(p.batch, kGradientMaxSum);
   const std::int64_t most_splits = std::max<std::int64_t>(p.batch / kLeastSplit, 1);
   GradientConfig base;
   const GradientForm form = form_of(problem);
   base.block_j = block_j;
   base.shape_index = shape_of(form, base.block_j, p);
   base.shape = gradient_shapes[base.shape_index];
-  base.j_groups = divided_up(p.d, base.block_j);
-  base.warps_j = static_cast<int>(divided_up(base.block_j, base.shape.vector));
+  base.j_groups = quotient_up(p.d, base.block_j);
+  base.warps_j = static_cast<int>(quotient_up(base.block_j, base.shape.vector));
 
+  const Model model(p, base, gpu);
   GradientConfig best = base;
-  best.shared_bytes = kNoConfig;
+  best.shared_bytes = kNoGradientConfig;
   double best_seconds = 0;
   const auto consider = [&](GradientConfig config) {
     const auto most = static_cast<int>(std::min<std::int64_t>(most_splits, largest_cluster(gpu)));
@@ -177,9 +251,9 @@ GradientConfig config_with(int block_j, const Problem& problem, const GpuFacts& 
     for (; splits <= most; ++splits) {
       config.splits = splits;
       config.split_samples =
-          divided_up(divided_up(p.batch, splits), config.stage_samples) * config.stage_samples;
-      const double seconds = gradient_seconds(problem, config, gpu);
-      if (best.shared_bytes == kNoConfig || seconds < best_seconds) {
+          quotient_up(quotient_up(p.batch, splits), config.stage_samples) * config.stage_samples;
+      const double seconds = model.seconds(config);
+      if (best.shared_bytes == kNoGradientConfig || seconds < best_seconds) {
         best = config;
         best_seconds = seconds;
       }
@@ -189,14 +263,14 @@ GradientConfig config_with(int block_j, const Problem& problem, const GpuFacts& 
     GradientConfig config = base;
     config.warps_m = warps_m;
     config.warps_n = warps_n;
-    config.k_tiles = divided_up(p.b, config.tile_m());
-    config.l_tiles = divided_up(p.c, config.tile_n());
+    config.k_tiles = quotient_up(p.b, config.tile_m());
+    config.l_tiles = quotient_up(p.c, config.tile_n());
     return config;
   };
 
   const std::int64_t warps = std::max(1, base.shape.threads / 32 / base.warps_j);
-  const auto most_m = static_cast<int>(std::min(warps, divided_up(p.b, base.shape.m)));
-  const auto most_n = static_cast<int>(std::min(warps, divided_up(p.c, base.shape.n)));
+  const auto most_m = static_cast<int>(std::min(warps, quotient_up(p.b, base.shape.m)));
+  const auto most_n = static_cast<int>(std::min(warps, quotient_up(p.c, base.shape.n)));
   for (int warps_m = 1; warps_m <= most_m; ++warps_m)
     for (int warps_n = 1; warps_n <= most_n && warps_m * warps_n <= warps; ++warps_n) {
       GradientConfig config = with_warps(warps_m, warps_n);
@@ -222,7 +296,7 @@ GradientArguments gradient_arguments(const Problem& problem, const GradientConfi
     const std::int64_t row = p.d * feature * kElementBytes;
     const std::int64_t copied_rows = std::min<std::int64_t>(rows, tile_rows);
     const std::int64_t units =
-        columns ? kGradientColumnSamples / 8 : divided_up(copied_rows * config.block_j, 8);
+        columns ? kGradientColumnSamples / 8 : quotient_up(copied_rows * config.block_j, 8);
     return GradientOperand{
         .data = static_cast<const std::byte*>(data),
         .to_next_i = rows * row,
@@ -263,63 +337,7 @@ GradientArguments gradient_arguments(const Problem& problem, const GradientConfi
 
 double gradient_seconds(const Problem& problem, const GradientConfig& config, const GpuFacts& gpu) {
   const Product p = product_of(problem);
-  const double multiprocessors = std::max(gpu.multiprocessors, 1);
-  const double memory_rate = std::max(gpu.memory_rate, 1e10);
-  const double clock = std::max(gpu.clock_hz, 1e9);
-
-  // How full the GPU is.
-  const int resident = blocks_per_multiprocessor(config, gpu);
-  const double places = config.splits * clusters_at_once(gpu, resident, config.splits);
-  const double blocks = real(config.blocks(p.a));
-  const double waves = std::ceil(blocks / places);
-  const double sharing = std::min<double>(resident, std::ceil(blocks / multiprocessors));
-
-  // Time of a block: products, the copies into shared memory, and the rate at which a multiprocessor takes in
-  // data.
-  const double g_rows = std::min(real(p.b), real(config.tile_m()));
-  const double x_rows = std::min(real(p.c), real(config.tile_n()));
-  const double steps = real(divided_up(config.split_samples, kGradientStep));
-  const double step_bytes = (g_rows + x_rows) * config.block_j * kElementBytes * kGradientStep;
-  const int width = std::min(width_of(config, p, p.b, p.y_sample, p.y_feature, nullptr),
-                             width_of(config, p, p.c, p.x_sample, p.x_feature, nullptr));
-  const double copy_clocks = step_bytes * (width == 16 ? 1.0 / 128 : width == 4 ? 1.0 / 32 : 1.0 / 8);
-
-  const int warp_products = config.shape.vector * (config.shape.m / 16) * (config.shape.n / 8);
-  const double step_clocks = config.threads() / 32 * warp_products * product_clocks(config) + copy_clocks;
-  constexpr double take_in = 64;  // bytes per clock
-
-  constexpr double latency = 1200;       // clocks
-  constexpr double step_latency = 1000;  // clocks of a warp that waits for its loads, then for its products
-  constexpr double not_hidden = 2.2;     // measured: loads, sorting and products one after the other
-  const double stage_steps = config.stage_samples / kGradientStep;
-  const double block_clocks =
-      steps * std::max({not_hidden * sharing * step_clocks, sharing * step_bytes / take_in, step_latency,
-                        latency / (config.stages - 1) / stage_steps});
-  const double tile_bytes = real(config.tile_m()) * config.out_pitch;
-  const double in_blocks = waves * (block_clocks / clock + 2e-6 + sharing * tile_bytes / 32 / clock);
-
-  // Time of the whole GPU. Through L2 the operands come once for every tile of the other's rows...
-  const double idle = std::max(1.0, waves * places / std::max(blocks, 1.0));
-  const double sample_bytes = real(p.batch) * real(p.a) * real(p.d) * kElementBytes;
-  const double reads = sample_bytes * (real(p.b) * real(config.l_tiles) + real(p.c) * real(config.k_tiles));
-  const double l2 = reads / (1.35 * memory_rate * l2_per_byte(gpu)) * std::min(idle, 2.0);
-  // ...and from memory once for all tiles that run together, l fastest.
-  const double together =
-      std::clamp(std::floor(places / config.splits), 1.0, real(config.k_tiles * config.l_tiles));
-  const double l_together = std::min(real(config.l_tiles), together);
-  const double k_together = std::ceil(together / real(config.l_tiles));
-  const double rounds = real(config.k_tiles * config.l_tiles) / together;
-  const double memory = sample_bytes * rounds * (k_together * g_rows + l_together * x_rows) / memory_rate;
-  // These times overlap, but not fully; and an H200 was measured to be slower than all of this says.
-  const double measured = config.shape.form == GradientForm::rows   ? 2.2
-                          : config.shape.form != GradientForm::runs ? 1.0
-                          : config.block_j == 16                    ? 1.25
-                                                                    : 1.8;
-  // Memory that has more clocks for each byte is kept busy.
-  const double least = std::min(1.0, 1 / (1.1 * best_memory_share * measured));
-  const double overlapped = std::max(1 / clocks_per_byte(gpu), least) * memory;
-  return 5e-6 +
-         measured * (std::max({in_blocks, l2, 1.1 * overlapped}) + 0.05 * (in_blocks + l2 + overlapped));
+  return Model(p, config, gpu).seconds(config);
 }
 
 }  // namespace kronsparse::cuda

@@ -69,7 +69,9 @@ struct GradientConfig {
 /// part of the GPU.
 [[nodiscard]] double clusters_at_once(const GpuFacts& gpu, int resident, int cluster_blocks);
 
-/// The cheapest config; one whose shared memory does not fit if there is none.
+/// The shared memory of a config that was not found.
+inline constexpr int kNoGradientConfig = 1 << 30;
+/// The cheapest config; one with kNoGradientConfig if the GPU has room for none.
 [[nodiscard]] GradientConfig gradient_config(const Problem& problem, const GpuFacts& gpu);
 
 /// The arguments for the kernel of `config`.

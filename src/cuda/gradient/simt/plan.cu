@@ -14,6 +14,7 @@
 #include "cuda/host/runtime.hpp"
 #include "cuda/large_batch/simt/grid.hpp"
 #include "cuda/packing/packing.hpp"
+#include "cuda/tuning/tuning.hpp"
 
 namespace kronsparse::cuda {
 namespace {
@@ -85,11 +86,12 @@ std::span<const GradientKernel> kernels_of(DType dtype) {
 }
 
 /// Multiplications and additions, padding included, weighted.
-double arithmetic(const GradientKernel& kernel, const Product& p, DType dtype) {
+double arithmetic(const GradientKernel& kernel, const Product& p, DType dtype,
+                  const tuning::GradientSimt& costs) {
   const double sectors = kernel.batch_first ? repeated_sectors(kernel.j, p.d, dtype) : 1;
   return 2.0 * (is_complex(dtype) ? 4 : 1) * static_cast<double>(p.a) * padded(p.batch, kernel.depth) *
          padded(p.b, kernel.m) * padded(p.c, kernel.n) * padded(p.d, kernel.j) * kernel.cost *
-         (1 + 0.6 * (sectors - 1));  // both operands
+         (1 + costs.sectors * (sectors - 1));  // both operands
 }
 
 double tile_count(const GradientKernel& kernel, const Product& p) {
@@ -97,10 +99,10 @@ double tile_count(const GradientKernel& kernel, const Product& p) {
          static_cast<double>(tiles_of(p.c, kernel.n)) * static_cast<double>(tiles_of(p.d, kernel.j));
 }
 
-const GradientKernel& choose(const Problem& problem) {
+const GradientKernel& choose(const Problem& problem, const tuning::GradientSimt& costs) {
   const Product p = product_of(problem);
   return cheapest(kernels_of(problem.dtype), problem.layout == Layout::batch_first,
-                  [&](const GradientKernel& kernel) { return arithmetic(kernel, p, problem.dtype); });
+                  [&](const GradientKernel& kernel) { return arithmetic(kernel, p, problem.dtype, costs); });
 }
 
 /// Parts of the batch: the power of two that fills the GPU, as far as possible.
@@ -118,14 +120,15 @@ double seconds_of(const Problem& problem, const GradientKernel& kernel, const Gp
   const Product p = product_of(problem);
   const double blocks = tile_count(kernel, p) * splits_of(kernel, p, facts);
   const double idle = idle_share(facts, blocks);
-  // Half of the FMA units' rate, if there are blocks for all of them.
-  const double seconds = arithmetic(kernel, p, problem.dtype) * idle / (0.5 * fma_rate(facts, problem.dtype));
+  const tuning::GradientSimt& costs = tuning_of(facts).gradient_simt.costs;
+  const double seconds =
+      arithmetic(kernel, p, problem.dtype, costs) * idle / (costs.fma * fma_rate(facts, problem.dtype));
   // As in `simt`: tiles of half types read parts of sectors.
   const bool half = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
   const double sectors =
       half && problem.layout == Layout::batch_first ? repeated_sectors(kernel.j, p.d, problem.dtype) : 1;
-  return 3e-6 + std::max(seconds, sectors * problem.bytes() /
-                                      (best_fma_memory_share * std::max(facts.memory_rate, 1e10)));
+  return costs.start + std::max(seconds, sectors * problem.bytes() /
+                                             (best_fma_memory_share * std::max(facts.memory_rate, 1e10)));
 }
 
 class GradientSimtExecutor final : public CudaExecutor {
@@ -203,7 +206,7 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
   if (problem.operation != Operation::gradient)
     return refused("computes the gradient of the values, not products with the matrix");
   if (std::string reason = order_refusal({}, packed_as); !reason.empty()) return refused(std::move(reason));
-  const GradientKernel& kernel = choose(problem);
+  const GradientKernel& kernel = choose(problem, tuning_of(gpu(device)).gradient_simt.costs);
   return {.refusal = {},
           .seconds = seconds_of(problem, kernel, gpu(device)),
           .packing_seconds = 0,

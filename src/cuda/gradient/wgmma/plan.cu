@@ -9,6 +9,7 @@
 
 #include "core/message.hpp"
 #include "cuda/backend.hpp"
+#include "cuda/gradient/refusals.hpp"
 #include "cuda/gradient/wgmma/kernels.hpp"
 #include "cuda/host/launch.hpp"
 #include "cuda/host/tensor_core_refusals.hpp"
@@ -58,10 +59,11 @@ class GradientWgmmaExecutor final : public CudaExecutor {
 };
 
 Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
+  const GpuFacts& facts = gpu(device);
+  if (std::string reason = gradient_refusal(problem); !reason.empty()) return refused(std::move(reason));
+  if (std::string reason = hopper_refusal(facts); !reason.empty()) return refused(std::move(reason));
   Proposal unaligned = gradient_mma_implementation().propose(problem, device, packed_as);
   if (!unaligned.refusal.empty()) return unaligned;
-  const GpuFacts& facts = gpu(device);
-  if (std::string reason = hopper_refusal(facts); !reason.empty()) return refused(std::move(reason));
   const std::optional<GradientWgmmaConfig> config = gradient_wgmma_config(problem, facts);
   const Pattern& pattern = problem.pattern();
   if (!config)

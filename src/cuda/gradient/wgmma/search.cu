@@ -5,7 +5,9 @@
 #include "cuda/gradient/mma/search.hpp"
 #include "cuda/gradient/wgmma/search.hpp"
 #include "cuda/host/divisor.hpp"
+#include "cuda/host/quotient.hpp"
 #include "cuda/host/speeds.hpp"
+#include "cuda/tuning/tuning.hpp"
 
 namespace kronsparse::cuda {
 namespace {
@@ -76,12 +78,9 @@ bool fit_stages(GradientWgmmaConfig& config, std::int64_t budget) {
   return config.shared_bytes <= budget && (shape.is_sorted() || config.stages >= 3);
 }
 
-/// Seconds of a run: of its blocks, of L2 or of memory, whichever is slowest. Fitted to an H200 (500 runs of
-/// 20 problems: the preferred config takes at most 1.09 times as long as the best that was tried).
+/// Seconds of a run: of its blocks, of L2 or of memory, whichever is slowest.
 double predict(const Product& p, const GradientWgmmaConfig& config, const GpuFacts& gpu, int resident) {
-  constexpr double product_rate = 2400;                   // multiplications per clock of a multiprocessor
-  constexpr double sorting_rate = 50, shared_rate = 111;  // bytes per clock
-  constexpr double take_in = 47, stage_clocks = 300;
+  const tuning::GradientWgmma& costs = tuning_of(gpu).gradient_wgmma.costs;
   const double clock = std::max(gpu.clock_hz, 1e9);
   const GradientWgmmaShape& shape = config.shape();
 
@@ -92,19 +91,20 @@ double predict(const Product& p, const GradientWgmmaConfig& config, const GpuFac
   const double rows = config.tile_m() + shape.n, samples = shape.stage_samples();
   const double copied = rows * shape.block_j * 2 * samples;
   const double read = config.warpgroups * shape.products * (64 + shape.n) * 2 * samples;
-  const double in_shared = (shape.is_sorted() ? copied / sorting_rate : 0) + (copied + read) / shared_rate;
-  const double multiplying = config.warpgroups * shape.products * 64.0 * shape.n * samples / product_rate;
+  const double in_shared = (shape.is_sorted() ? copied / costs.sorted : 0) + (copied + read) / costs.shared;
+  const double multiplying =
+      config.warpgroups * shape.products * 64.0 * shape.n * samples / costs.product_rate;
   const double stage =
-      std::max({sharing * std::max({in_shared, multiplying, copied / take_in}), stage_clocks});
-  const double storing = 3500 + sharing * config.tile_m() * config.out_pitch() / 12.5;
-  const double steps = real(divided_up(config.split_samples, shape.stage_samples()));
+      std::max({sharing * std::max({in_shared, multiplying, copied / costs.taken_in}), costs.stage});
+  const double storing = costs.storing + sharing * config.tile_m() * config.out_pitch() / costs.stored;
+  const double steps = real(quotient_up(config.split_samples, shape.stage_samples()));
   const double in_blocks = waves * (steps * stage + storing) / clock;
 
   const double sample_bytes = real(p.batch) * real(p.a) * real(p.d) * 2;
-  const double memory = 1.1 * sample_bytes * real(p.b + p.c) / gpu.memory_rate;
+  const double memory = costs.memory * sample_bytes * real(p.b + p.c) / gpu.memory_rate;
   const double l2 = sample_bytes * (real(config.l_tiles * p.b) + real(config.k_tiles * p.c)) /
-                    (1.6 * gpu.memory_rate * l2_per_byte(gpu));
-  return 5e-6 + std::max({in_blocks, l2, memory}) + 0.2 * (in_blocks + l2 + memory);
+                    (costs.l2_rate * gpu.memory_rate * l2_per_byte(gpu));
+  return costs.start + std::max({in_blocks, l2, memory}) + costs.mixed * (in_blocks + l2 + memory);
 }
 
 }  // namespace
@@ -113,7 +113,7 @@ std::vector<GradientWgmmaConfig> gradient_wgmma_configs(const Problem& problem, 
   const Product p = product_of(problem);
   const bool first = problem.layout == Layout::batch_first;
   const auto shared = static_cast<std::int64_t>(gpu.shared_bytes);
-  const std::int64_t least_splits = std::max<std::int64_t>(divided_up(p.batch, kGradientMaxSum), 1);
+  const std::int64_t least_splits = std::max<std::int64_t>(quotient_up(p.batch, kGradientMaxSum), 1);
   const std::int64_t most_splits =
       std::min<std::int64_t>(std::max(p.batch / kLeastSplit, least_splits), largest_cluster(gpu));
 
@@ -129,7 +129,7 @@ std::vector<GradientWgmmaConfig> gradient_wgmma_configs(const Problem& problem, 
       const std::int64_t stage = shape.stage_samples();
       for (std::int64_t splits = least_splits; splits <= most_splits; ++splits) {
         config.splits = static_cast<int>(splits);
-        config.split_samples = divided_up(divided_up(p.batch, splits), stage) * stage;
+        config.split_samples = quotient_up(quotient_up(p.batch, splits), stage) * stage;
         config.seconds = predict(p, config, gpu, resident);
         if (!best || config.seconds < best->seconds) best = config;
       }
@@ -139,8 +139,8 @@ std::vector<GradientWgmmaConfig> gradient_wgmma_configs(const Problem& problem, 
       config.shape_index = index;
       config.warpgroups = warpgroups;
       config.j_groups = p.d / shape.block_j;
-      config.k_tiles = divided_up(p.b, std::int64_t{config.tile_m()});
-      config.l_tiles = divided_up(p.c, std::int64_t{shape.n});
+      config.k_tiles = quotient_up(p.b, std::int64_t{config.tile_m()});
+      config.l_tiles = quotient_up(p.c, std::int64_t{shape.n});
       for (int resident = most_residents(config); resident >= 1; --resident)
         if (fit_stages(config, resident == 1 ? shared : (shared + 1024) / resident - 1024))
           consider(config, resident);

@@ -3,14 +3,17 @@
 #include <cmath>
 
 #include "cuda/host/divisor.hpp"
+#include "cuda/host/quotient.hpp"
+#include "cuda/host/speeds.hpp"
 #include "cuda/large_batch/gemm/search.hpp"
+#include "cuda/tuning/tuning.hpp"
 
 namespace kronsparse::cuda {
 namespace {
 
 /// The shape that wastes the fewest outputs; of equal ones the widest.
 std::size_t choose_shape(bool columns, std::int64_t b) {
-  const auto padded = [&](const GemmShape& shape) { return divided_up(b, shape.n) * shape.n; };
+  const auto padded = [&](const GemmShape& shape) { return quotient_up(b, shape.n) * shape.n; };
   std::size_t best = gemm_shapes.size();
   for (std::size_t index = 0; index < gemm_shapes.size(); ++index)
     if (gemm_shapes[index].columns == columns &&
@@ -44,18 +47,29 @@ bool lay_out(GemmConfig& config, int w_slots, int least_stages, std::int64_t sha
 
 }  // namespace
 
+void share_out(GemmConfig& config, std::int64_t batch, std::int64_t multiprocessors) {
+  config.n_tiles = std::max<std::int64_t>(quotient_up(batch, config.unit_samples()), 1);
+  const std::int64_t teams =
+      std::clamp<std::int64_t>(quotient(multiprocessors, config.team_blocks), 1, config.units());
+  config.crews = config.w_slots != 0 ? teams : 1;
+  config.crew_teams = config.w_slots != 0 ? 1 : teams;
+}
+
 GemmConfig gemm_config(const Problem& problem, const GpuFacts& gpu) {
-  const Product p = product_of(problem);
+  return gemm_config(product_of(problem), problem.layout == Layout::batch_last, gpu);
+}
+
+GemmConfig gemm_config(const Product& p, bool columns, const GpuFacts& gpu) {
   GemmConfig config;
-  config.shape_index = choose_shape(problem.layout == Layout::batch_last, p.b);
+  config.shape_index = choose_shape(columns, p.b);
   config.shape = gemm_shapes[config.shape_index];
   config.order = {.a = p.a,
                   .b = p.b,
                   .c = p.c,
                   .d = p.d,
                   .j_groups = p.d,
-                  .k_tiles = divided_up(p.b, config.shape.n),
-                  .chunks = divided_up(p.c, kGemmStageTerms) * kGemmStageChunks,
+                  .k_tiles = quotient_up(p.b, config.shape.n),
+                  .chunks = quotient_up(p.c, kGemmStageTerms) * kGemmStageChunks,
                   .j_count = 1,
                   .tile_k = config.shape.n,
                   .parts = 1,
@@ -67,12 +81,9 @@ GemmConfig gemm_config(const Problem& problem, const GpuFacts& gpu) {
     return config;
   }
   const std::int64_t places = std::max(gpu.multiprocessors, 1);
-  config.n_tiles = std::max<std::int64_t>(divided_up(p.batch, config.unit_samples()), 1);
   config.team_blocks = std::min(config.order.k_tiles, places);
-  config.passes = divided_up(config.order.k_tiles, config.team_blocks);
-  const std::int64_t teams = std::clamp<std::int64_t>(places / config.team_blocks, 1, config.units());
-  config.crews = config.w_slots != 0 ? teams : 1;
-  config.crew_teams = config.w_slots != 0 ? 1 : teams;
+  config.passes = quotient_up(config.order.k_tiles, config.team_blocks);
+  share_out(config, p.batch, places);
   return config;
 }
 
@@ -144,15 +155,12 @@ GemmArguments gemm_arguments(const Problem& problem, const GemmConfig& config, c
 
 double gemm_seconds(const Problem& problem, const GemmConfig& config, const GpuFacts& gpu) {
   // A launch, then memory or tensor cores, whichever takes longer.
-  constexpr double fixed = 4e-6;
-  constexpr double memory_share = 1.1;
-  constexpr double tensor_share = 1.2;
-  constexpr double rate = 2048;  // multiply-adds per clock and multiprocessor
+  const tuning::Gemm& costs = tuning_of(gpu).gemm.costs;
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double rounds = std::ceil(real(config.units()) / real(config.crews * config.crew_teams));
   const double tile = real(config.order.chunks * 16) * config.shape.n * config.unit_samples();
-  const double tensor = rounds * tile / rate / gpu.clock_hz;
-  return fixed + std::max(memory_share * problem.bytes() / gpu.memory_rate, tensor_share * tensor);
+  const double tensor = rounds * tile / wgmma_per_clock(true) / gpu.clock_hz;
+  return costs.start + std::max(costs.memory * problem.bytes() / gpu.memory_rate, costs.tensor * tensor);
 }
 
 }  // namespace kronsparse::cuda

@@ -52,6 +52,10 @@ struct GemmConfig {
 };
 
 [[nodiscard]] GemmConfig gemm_config(const Problem& problem, const GpuFacts& gpu);
+/// The same for a product; its strides do not count.
+[[nodiscard]] GemmConfig gemm_config(const Product& p, bool columns, const GpuFacts& gpu);
+/// Which block computes which tiles, of so many samples: all of a config that depends on the batch.
+void share_out(GemmConfig& config, std::int64_t batch, std::int64_t multiprocessors);
 
 /// x and y as the copy engine sees them.
 [[nodiscard]] TensorView gemm_x_view(const Problem& problem, const void* x);

@@ -5,10 +5,12 @@
 #include <utility>
 
 #include "cuda/host/alignment.hpp"
+#include "cuda/host/quotient.hpp"
 #include "cuda/host/speeds.hpp"
 #include "cuda/host/tensor_core_refusals.hpp"
 #include "cuda/large_batch/mma/kernels.hpp"
 #include "cuda/large_batch/mma/search.hpp"
+#include "cuda/tuning/tuning.hpp"
 
 namespace kronsparse::cuda::mma {
 namespace {
@@ -20,7 +22,7 @@ int small(Real value) {
 
 /// The size of equal pieces of `all`, at most `most` each.
 std::int64_t equal_piece(std::int64_t all, std::int64_t most) {
-  return divided_up(all, divided_up(all, std::max<std::int64_t>(most, 1)));
+  return quotient_up(all, quotient_up(all, std::max<std::int64_t>(most, 1)));
 }
 
 /// The entries of so many lines, and as many more as a thread may look at together with the last.
@@ -54,6 +56,8 @@ class Maker {
     samples_first_ = problem.layout == Layout::batch_first;
     line_samples_ = is_half(problem) ? 64 : 32;
     k_step_ = small(order_.k_step());
+    all_m_tiles_ = small(order_.m_tiles());
+    k_steps_ = small(order_.k_steps());
   }
 
   template <class Take>
@@ -80,7 +84,7 @@ class Maker {
   template <class Take>
   void make_for_run(std::size_t index, const Shape& shape, int threads, int groups, int capacity, int run,
                     const Take& take) const {
-    const std::int64_t all_m = order_.m_tiles();
+    const std::int64_t all_m = all_m_tiles_;
     std::int64_t last_m = 0;
     for (const int turns : {1, 2, 4}) {
       const std::int64_t m_tiles = equal_piece(all_m, std::max(1, turns * capacity / run));
@@ -90,7 +94,7 @@ class Maker {
       // Several i where they make small blocks a full tile; one i if no more fit.
       for (const int more : {4, 1, 0}) {
         const std::int64_t most_i = run == p_.d && m_tiles == all_m
-                                        ? std::max<std::int64_t>(more * capacity / (run * m_tiles), 1)
+                                        ? std::max<std::int64_t>(quotient(more * capacity, run * m_tiles), 1)
                                         : 1;
         const int i_count = small(equal_piece(p_.a, most_i));
         if (i_count == std::exchange(last_i, i_count) || (more == 0 && fits)) continue;
@@ -98,44 +102,88 @@ class Maker {
         const int most_blocks = shape.blocks * most_threads / threads;
         int last_rows = 0;
         for (const int blocks : {most_blocks, std::max(1, most_blocks / 2)}) {
-          Config config;
-          config.shape_index = index;
-          config.shape = shape;
-          config.threads = threads;
-          if (!cut(config, groups, run, small(m_tiles), i_count, blocks)) continue;
+          const Cut cut{.threads = threads,
+                        .groups = groups,
+                        .run = run,
+                        .m_tiles = small(m_tiles),
+                        .i_count = i_count,
+                        .blocks = blocks};
+          const int rows = rows_that_fit(shape, cut);
+          if (rows == 0 || too_many_tiles(cut)) continue;
           fits = true;
-          const int rows = config.arguments.from.rows;
-          if (rows != std::exchange(last_rows, rows)) take(config);
+          if (rows != std::exchange(last_rows, rows)) take(config_of(index, shape, cut, rows));
         }
       }
     }
   }
 
-  /// False if it does not fit so many times.
-  [[nodiscard]] bool cut(Config& config, int groups, int run, int m_tiles, int i_count, int blocks) const {
-    constexpr std::int64_t reserved = 1024;  // of each block, by the driver
-    const std::int64_t room = (static_cast<std::int64_t>(gpu_.shared_bytes) + reserved) / blocks - reserved -
-                              line_bytes - 2 * table_bytes(1);
-    // Offsets within a tile, and fragments of an (i, j), are counted in 32 bits.
-    constexpr std::int64_t most = std::int64_t{1} << 31;
-    if (p_.a >= most || order_.k_steps() >= most / 64 || p_.b >= most / p_.d / i_count) return false;
-    const int in_tile = i_count * run, warps = config.threads / 32 / groups;
-    const std::int64_t outputs = std::min<std::int64_t>(p_.b, std::int64_t{m_tiles} * 16);
-    const std::int64_t of_row = std::int64_t{groups} * in_tile * line_bytes;
+  static constexpr std::int64_t reserved = 1024;  ///< shared memory of each block, by the driver
+  static constexpr std::int64_t most = std::int64_t{1} << 31;
+
+  /// The numbers that a config follows from, with the rows of a chunk.
+  struct Cut {
+    int threads, groups, run, m_tiles, i_count, blocks;
+
+    [[nodiscard]] int in_tile() const { return i_count * run; }
+    [[nodiscard]] int warps() const { return threads / 32 / groups; }
+  };
+
+  [[nodiscard]] std::int64_t outputs_of(const Cut& cut) const {
+    return std::min<std::int64_t>(p_.b, std::int64_t{cut.m_tiles} * 16);
+  }
+
+  /// The rows of x in a chunk, with which a tile fits so many times; 0 if it does not, or not with this
+  /// shape. Most cuts end here, so it comes before all else.
+  [[nodiscard]] int rows_that_fit(const Shape& shape, const Cut& cut) const {
+    const int in_tile = cut.in_tile();
+    if (shape.has_chunks &&
+        (cut.i_count > 1 || std::int64_t{in_tile} * cut.m_tiles > std::int64_t{cut.warps()} * shape.slots))
+      return 0;
+    const std::int64_t room = (static_cast<std::int64_t>(gpu_.shared_bytes) + reserved) / cut.blocks -
+                              reserved - line_bytes - 2 * table_bytes(1);
+    const std::int64_t of_row = std::int64_t{cut.groups} * in_tile * line_bytes;
     const std::int64_t of_row_and_entries = of_row + in_tile * static_cast<std::int64_t>(sizeof(Entry));
-    std::int64_t rows = std::min(p_.c, (room - outputs * of_row_and_entries) / of_row_and_entries);
-    if (rows < p_.c) {
-      rows = rows / k_step_ * k_step_;
+    const std::int64_t left = room - outputs_of(cut) * of_row_and_entries;
+    std::int64_t rows = 0;
+    if (left >= p_.c * of_row_and_entries) {
+      if (shape.has_chunks) return 0;
+      rows = p_.c;
+    } else {
+      if (!shape.has_chunks || left < k_step_ * of_row_and_entries) return 0;
       constexpr int longest = 256;  // waiting takes little of the time of such chunks
-      rows = std::min<std::int64_t>(rows, longest);
-      if (!config.shape.has_chunks || rows <= 0 || i_count > 1 ||
-          in_tile * m_tiles > warps * config.shape.slots)
-        return false;
+      rows = std::min<std::int64_t>(quotient(left, of_row_and_entries) / k_step_ * k_step_, longest);
       rows = (equal_piece(p_.c, rows) + k_step_ - 1) / k_step_ * k_step_;
-    } else if (config.shape.has_chunks) {
-      return false;
     }
-    if (i_count > 1 ? p_.c >= most / p_.d / i_count : rows >= most / p_.d) return false;
+    // Offsets within a tile, and fragments of an (i, j), are counted in 32 bits.
+    if (p_.a >= most || order_.k_steps() >= most / 64 || p_.b >= quotient(quotient(most, p_.d), cut.i_count))
+      return 0;
+    if (cut.i_count > 1 ? p_.c >= quotient(quotient(most, p_.d), cut.i_count) : rows >= quotient(most, p_.d))
+      return 0;
+    return small(rows);
+  }
+
+  [[nodiscard]] std::int64_t n_tiles_of(const Cut& cut) const {
+    return quotient_up(p_.batch, cut.groups * line_samples_);
+  }
+  [[nodiscard]] double tiles_of(const Cut& cut) const {
+    return static_cast<double>(quotient_up(all_m_tiles_, cut.m_tiles)) *
+           static_cast<double>(quotient_up(p_.d, cut.run)) * static_cast<double>(n_tiles_of(cut)) *
+           static_cast<double>(quotient_up(p_.a, cut.i_count));
+  }
+  /// Tiles are counted in 32 bits.
+  [[nodiscard]] bool too_many_tiles(const Cut& cut) const {
+    return n_tiles_of(cut) >= most || tiles_of(cut) >= static_cast<double>(most);
+  }
+
+  [[nodiscard]] Config config_of(std::size_t index, const Shape& shape, const Cut& cut, int rows) const {
+    const auto [threads, groups, run, m_tiles, i_count, blocks] = cut;
+    const int in_tile = cut.in_tile(), warps = cut.warps();
+    const std::int64_t outputs = outputs_of(cut);
+    const std::int64_t of_row = std::int64_t{groups} * in_tile * line_bytes;
+    Config config;
+    config.shape_index = index;
+    config.shape = shape;
+    config.threads = threads;
     config.order = order_;
     Arguments& all = config.arguments;
     all.batch = p_.batch;
@@ -144,36 +192,31 @@ class Maker {
     all.samples_first = samples_first_;
     all.activation = activation_;
     all.run = Divisor(static_cast<std::uint32_t>(run));
-    all.from = side_of(p_.x_sample, p_.x_feature, run, small(rows), small(p_.c), i_count);
+    all.from = side_of(p_.x_sample, p_.x_feature, run, rows, small(p_.c), i_count);
     all.to = side_of(p_.y_sample, p_.y_feature, run, small(outputs), small(p_.b), i_count);
     all.i_count = i_count;
     all.groups = groups;
     all.group_shift = groups / 2;  // of 1, 2 and 4
     all.warps = warps;
     all.m_tiles = Divisor(static_cast<std::uint32_t>(m_tiles));
-    all.all_m_tiles = small(order_.m_tiles());
-    all.k_steps = small(order_.k_steps());
-    all.chunks = small(divided_up(p_.c, rows));
-    all.chunk_steps = small(divided_up(rows, k_step_));
-    all.passes = small(divided_up(in_tile * m_tiles, warps * config.shape.slots));
+    all.all_m_tiles = all_m_tiles_;
+    all.k_steps = k_steps_;
+    all.chunks = small(quotient_up(p_.c, rows));
+    all.chunk_steps = small(quotient_up(rows, k_step_));
+    all.passes = small(quotient_up(in_tile * m_tiles, warps * shape.slots));
     all.y_offset = small(rows * of_row);
     all.zero_offset = small((rows + outputs) * of_row);
     all.from.table = all.zero_offset + line_bytes;
     all.to.table = all.from.table + table_bytes(rows * in_tile);
     config.shared_bytes = all.to.table + table_bytes(outputs * in_tile);
-    const std::int64_t n_tiles = divided_up(p_.batch, groups * line_samples_);
-    all.k_tiles = Divisor(static_cast<std::uint32_t>(divided_up(order_.m_tiles(), m_tiles)));
-    all.j_tiles = Divisor(static_cast<std::uint32_t>(divided_up(p_.d, run)));
-    if (n_tiles >= std::int64_t{1} << 31) return false;
-    all.n_tiles = Divisor(static_cast<std::uint32_t>(n_tiles));
-    const double tiles = static_cast<double>(all.k_tiles.value()) * all.j_tiles.value() *
-                         static_cast<double>(n_tiles) * static_cast<double>(divided_up(p_.a, i_count));
-    if (tiles >= 2147483648.0) return false;
-    config.tiles = static_cast<std::int64_t>(tiles);
+    all.k_tiles = Divisor(static_cast<std::uint32_t>(quotient_up(all_m_tiles_, m_tiles)));
+    all.j_tiles = Divisor(static_cast<std::uint32_t>(quotient_up(p_.d, run)));
+    all.n_tiles = Divisor(static_cast<std::uint32_t>(n_tiles_of(cut)));
+    config.tiles = static_cast<std::int64_t>(tiles_of(cut));
     config.blocks_at_once = std::min(
-        config.shape.blocks * most_threads / config.threads,
+        shape.blocks * most_threads / threads,
         small((static_cast<std::int64_t>(gpu_.shared_bytes) + reserved) / (config.shared_bytes + reserved)));
-    return true;
+    return config;
   }
 
   [[nodiscard]] Side side_of(std::int64_t sample, std::int64_t feature, int run, int rows, int height,
@@ -204,36 +247,51 @@ class Maker {
   Activation activation_;
   bool samples_first_ = true;
   int line_samples_ = 64, k_step_ = 16;
+  int all_m_tiles_ = 1, k_steps_ = 1;
 };
 
-/// Microseconds for each of the cost_terms(), fitted to the times of configs on an H200
-/// (tools/sweeps/fit.py, results/h200-mma-configs.csv).
-constexpr CostTerms term_microseconds = {
-    5.389, 0.02973, 0.2092, 0.9516, 0,      1.023, 0.5327, 1.219, 0.09147, 0,      16.87, 10.26,  1.237,
-    0,     0.5924,  0.2355, 0,      0.2416, 27.98, 2.13,   2.939, 0.9979,  0.1359, 1.119, 0.2597, 0.2486};
-constexpr double fitted_clock = 1.98e9;
-
-/// Multiply-adds per clock and multiprocessor of mma.sync on an H200: never the limit of this kernel there.
-double h200_rate(const Problem& problem) {
-  return is_half(problem) ? 1300 : problem.mode == Mode::tf32 ? 650 : 216;
+/// Multiply-adds per clock and multiprocessor of mma.sync on the GPU of the fit.
+double fitted_rate(const tuning::Mma& costs, const Problem& problem) {
+  return is_half(problem) ? costs.halves : problem.mode == Mode::tf32 ? costs.tf32 : costs.tf32x3;
 }
 
-double predicted(const Problem& problem, const Config& config, const GpuFacts& gpu) {
-  const CostTerms terms = cost_terms(problem, config, gpu);
-  double microseconds = 0;
-  for (std::size_t at = 0; at < terms.size(); ++at) microseconds += terms[at] * term_microseconds[at];
-  const double computing = microseconds * 1e-6 * fitted_clock / std::max(gpu.clock_hz, 1e9);
-  // Other GPUs may have slower tensor cores. Padding is multiplied, too.
-  const Arguments& all = config.arguments;
-  const bool half = is_half(problem), splits = !half && problem.mode != Mode::tf32;
-  const double rate = reached_rate(gpu, half ? Units::f16 : Units::tf32, h200_rate(problem), splits ? 3 : 1);
-  const double steps = static_cast<double>(config.tiles) * all.passes * all.warps * all.groups * all.k_steps;
-  constexpr double multiply_adds =
-      16.0 * 64 * 16;  // of a slot in a step: (outputs, samples, terms) of halves
-  const double tensor_cores = steps * config.shape.slots * (half ? multiply_adds : multiply_adds / 4) / rate /
-                              gpu.multiprocessors / gpu.clock_hz;
-  return std::max({computing, tensor_cores, 3e-6 + problem.bytes() / copy_rate(gpu)});
-}
+/// The cost model, with what it needs to know of a problem and a GPU.
+class Model {
+ public:
+  Model(const Problem& problem, const GpuFacts& gpu)
+      : problem_(problem),
+        gpu_(gpu),
+        costs_(tuning_of(gpu).mma.costs),
+        fitted_clock_(tuning_of(gpu).gpu.clock),
+        memory_(costs_.start + problem.bytes() / copy_rate(gpu)) {
+    // Other GPUs may have slower tensor cores. Padding is multiplied, too.
+    const bool half = is_half(problem), splits = !half && problem.mode != Mode::tf32;
+    rate_ = reached_rate(gpu, half ? Units::f16 : Units::tf32, fitted_rate(costs_, problem), splits ? 3 : 1);
+    constexpr double multiply_adds =
+        16.0 * 64 * 16;  // of a slot in a step: (outputs, samples, terms) of halves
+    multiply_adds_ = half ? multiply_adds : multiply_adds / 4;
+  }
+
+  [[nodiscard]] double seconds(const Config& config) const {
+    const CostTerms terms = cost_terms(problem_, config, gpu_);
+    double microseconds = 0;
+    for (std::size_t at = 0; at < terms.size(); ++at) microseconds += terms[at] * costs_.microseconds[at];
+    const double computing = microseconds * 1e-6 * fitted_clock_ / std::max(gpu_.clock_hz, 1e9);
+    const Arguments& all = config.arguments;
+    const double steps =
+        static_cast<double>(config.tiles) * all.passes * all.warps * all.groups * all.k_steps;
+    const double tensor_cores =
+        steps * config.shape.slots * multiply_adds_ / rate_ / gpu_.multiprocessors / gpu_.clock_hz;
+    return std::max({computing, tensor_cores, memory_});
+  }
+
+ private:
+  const Problem& problem_;
+  const GpuFacts& gpu_;
+  const tuning::Mma& costs_;
+  double fitted_clock_, memory_;
+  double rate_ = 1, multiply_adds_ = 1;
+};
 
 }  // namespace
 
@@ -293,19 +351,23 @@ CostTerms cost_terms(const Problem& problem, const Config& config, const GpuFact
 }
 
 std::vector<Config> all_configs(const Problem& problem, const GpuFacts& gpu) {
+  const Model model(problem, gpu);
   std::vector<Config> all;
   Maker(problem, gpu).make_all(shapes_of(problem), [&](const Config& config) {
     all.push_back(config);
-    all.back().seconds = predicted(problem, config, gpu);
+    all.back().seconds = model.seconds(config);
   });
   return all;
 }
 
 std::optional<Config> best_config(const Problem& problem, const GpuFacts& gpu) {
+  const Model model(problem, gpu);
   std::optional<Config> best;
-  Maker(problem, gpu).make_all(shapes_of(problem), [&](Config& config) {
-    config.seconds = predicted(problem, config, gpu);
-    if (!best || config.seconds < best->seconds) best = config;
+  Maker(problem, gpu).make_all(shapes_of(problem), [&](const Config& config) {
+    const double seconds = model.seconds(config);
+    if (best && seconds >= best->seconds) return;
+    best = config;
+    best->seconds = seconds;
   });
   return best;
 }
@@ -322,7 +384,7 @@ Arguments arguments_of(const Problem& problem, const Config& config, const Opera
   const auto settle = [&](Side& side, const void* data) {
     while (side.width > 1 && !is_aligned(data, side.width * element))
       side.width = all.samples_first ? side.width / 2 : 1;
-    side.pieces = Divisor(static_cast<std::uint32_t>(divided_up(side.lines, side.width)));
+    side.pieces = Divisor(static_cast<std::uint32_t>(quotient_up(side.lines, side.width)));
   };
   settle(all.from, operands.x);
   settle(all.to, operands.y);

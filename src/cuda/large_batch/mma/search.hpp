@@ -13,6 +13,7 @@
 #include "cuda/host/runtime.hpp"
 #include "cuda/large_batch/mma/tiles.cuh"
 #include "cuda/large_batch/mma/weights.cuh"
+#include "cuda/tuning/large_batch.hpp"
 #include "kronsparse/plan.hpp"
 
 namespace kronsparse::cuda::mma {
@@ -37,7 +38,7 @@ struct Config {
 
 /// The amounts that the time of a run is predicted from: loads, products, stores and so on, of the
 /// multiprocessor that has most of them.
-using CostTerms = std::array<double, 26>;
+using CostTerms = std::array<double, tuning::mma_terms.size()>;
 [[nodiscard]] CostTerms cost_terms(const Problem& problem, const Config& config, const GpuFacts& gpu);
 
 /// The arguments of a launch. `weights` are packed in the config's order.

@@ -14,6 +14,7 @@
 #include "cuda/large_batch/simt/grid.hpp"
 #include "cuda/large_batch/simt/kernel.cuh"
 #include "cuda/packing/packing.hpp"
+#include "cuda/tuning/tuning.hpp"
 
 namespace kronsparse::cuda {
 namespace {
@@ -83,17 +84,17 @@ std::span<const Kernel> kernels_of(DType dtype) {
 }
 
 /// Multiplications and additions, padding included, weighted.
-double arithmetic(const Kernel& kernel, const Product& p, DType dtype) {
+double arithmetic(const Kernel& kernel, const Product& p, DType dtype, const tuning::Simt& costs) {
   const double sectors = kernel.batch_first ? repeated_sectors(kernel.j, p.d, dtype) : 1;
   return 2.0 * (is_complex(dtype) ? 4 : 1) * static_cast<double>(p.a) * padded(p.batch, kernel.m) *
          padded(p.b, kernel.n) * padded(p.c, kernel.depth) * padded(p.d, kernel.j) * kernel.cost *
-         (1 + 0.3 * (sectors - 1));
+         (1 + costs.sectors * (sectors - 1));
 }
 
-const Kernel& choose(const Problem& problem) {
+const Kernel& choose(const Problem& problem, const tuning::Simt& costs) {
   const Product p = product_of(problem);
   return cheapest(kernels_of(problem.dtype), problem.layout == Layout::batch_first,
-                  [&](const Kernel& kernel) { return arithmetic(kernel, p, problem.dtype); });
+                  [&](const Kernel& kernel) { return arithmetic(kernel, p, problem.dtype, costs); });
 }
 
 double seconds_of(const Problem& problem, const Kernel& kernel, const GpuFacts& facts) {
@@ -102,22 +103,23 @@ double seconds_of(const Problem& problem, const Kernel& kernel, const GpuFacts& 
                         static_cast<double>(tiles_of(p.b, kernel.n)) *
                         static_cast<double>(tiles_of(p.batch, kernel.m));
   const double idle = idle_share(facts, blocks);
-  // Shares of the FMA units' rate and of the copy rate, reached on an H200 by 64 patterns of the paper's
-  // grid, if there are blocks for all multiprocessors.
+  // Shares of the FMA units' rate and of the copy rate, if there are blocks for all multiprocessors.
+  const tuning::Simt& costs = tuning_of(facts).simt.costs;
   const bool batch_first = problem.layout == Layout::batch_first;
-  const double fma_share = batch_first ? 0.45 : 0.63;
-  const double memory_share =
-      std::min(best_fma_memory_share, (batch_first ? 0.45 : 0.6) * clocks_per_byte(facts));
+  const double fma_share = batch_first ? costs.fma_first : costs.fma_last;
+  const double memory_share = std::min(
+      best_fma_memory_share, (batch_first ? costs.memory_first : costs.memory_last) * clocks_per_byte(facts));
   const double seconds =
-      arithmetic(kernel, p, problem.dtype) * idle / (fma_share * fma_rate(facts, problem.dtype));
+      arithmetic(kernel, p, problem.dtype, costs) * idle / (fma_share * fma_rate(facts, problem.dtype));
   // Tiles of half types read parts of sectors; on an H200 their arithmetic takes longer than that.
   const bool half = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
   const double sectors = half && batch_first ? repeated_sectors(kernel.j, p.d, problem.dtype) : 1;
   // If models are this near to each other and nothing was measured, tensor cores have the benefit of the
   // doubt.
-  const double doubt = half && facts.compute_capability != 90 ? 1.15 : 1;
-  return 10e-6 + doubt * std::max(seconds, sectors * problem.bytes() /
-                                               (memory_share * std::max(facts.memory_rate, 1e10)));
+  const double doubt =
+      half && facts.compute_capability != tuning_of(facts).gpu.compute_capability ? costs.doubt : 1;
+  return costs.start + doubt * std::max(seconds, sectors * problem.bytes() /
+                                                     (memory_share * std::max(facts.memory_rate, 1e10)));
 }
 
 WidenTask task_of(const Problem& problem, const Kernel& kernel) {
@@ -228,16 +230,17 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
   if (problem.operation == Operation::gradient)
     return refused("computes products with the matrix, not the gradient of its values");
   const GpuFacts& facts = gpu(device);
-  const Kernel& kernel = choose(problem);
+  const Kernel& kernel = choose(problem, tuning_of(facts).simt.costs);
   const PackedOrder order = order_of(problem, kernel);
   if (std::string reason = order_refusal(order, packed_as); !reason.empty())
     return refused(std::move(reason));
-  return {.refusal = {},
-          .seconds = seconds_of(problem, kernel, facts),
-          .packing_seconds = 3 * packing_seconds(facts, problem, order),  // element by element
-          .make = [problem, device, &kernel]() -> std::unique_ptr<Executor> {
-            return std::make_unique<MultiplySimtExecutor>(problem, device, kernel);
-          }};
+  return {
+      .refusal = {},
+      .seconds = seconds_of(problem, kernel, facts),
+      .packing_seconds = tuning_of(facts).packing.costs.by_elements * packing_seconds(facts, problem, order),
+      .make = [problem, device, &kernel]() -> std::unique_ptr<Executor> {
+        return std::make_unique<MultiplySimtExecutor>(problem, device, kernel);
+      }};
 }
 
 }  // namespace

@@ -5,68 +5,96 @@
 #include <limits>
 
 #include "cuda/host/divisor.hpp"
+#include "cuda/host/quotient.hpp"
+#include "cuda/host/speeds.hpp"
 #include "cuda/large_batch/staged/search.hpp"
+#include "cuda/tuning/tuning.hpp"
 
 namespace kronsparse::cuda {
 namespace {
 
 constexpr std::int64_t element_bytes = 2;
-/// A chunk's share of L2, which x and y pass through as well.
-constexpr double l2_share = 0.7;
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-/// Seconds of a chunk: two launches, x and y through L2 three times, the products, and the weights. Fitted to
-/// 113 kinds of chunks of 17 patterns on an H200 (results/h200-staged-chunks.txt); nine of ten take between
-/// 0.83 and 1.09 of the prediction.
-double chunk_seconds(const Problem& part, const GpuFacts& gpu) {
-  constexpr double launches = 3.4e-6;
-  constexpr double memory_share = 2.8;
-  constexpr double weights_share = 0.54;
-  constexpr double tensor_share = 1.14 * 1.98 / 1.755;  // it runs below its highest clock
-  constexpr double rate = 2048;                         // multiply-adds per clock and multiprocessor
-  const GemmConfig config = gemm_config(part, gpu);
-  const double tile = real(config.order.chunks * 16) * config.shape.n * config.unit_samples();
-  const double rounds = std::ceil(real(config.units()) / real(config.crews * config.crew_teams));
-  // Resident weights are loaded by each block; streamed ones come to L2 once.
-  const double weights = real(config.order.group_elements() * element_bytes) *
-                         real(config.w_slots != 0 ? config.blocks() : config.order.groups());
-  const double moved = real(part.batch * (part.pattern().cols() + part.pattern().rows()) * element_bytes);
-  return launches + (memory_share * moved + weights_share * weights) / gpu.memory_rate +
-         tensor_share * rounds * tile / rate / gpu.clock_hz;
-}
+/// The times of chunks of so many blocks i. Their tiles are alike, whatever the samples of a chunk.
+class ChunkTimes {
+ public:
+  ChunkTimes(const Product& p, std::int64_t blocks_i, const GpuFacts& gpu)
+      : costs_(tuning_of(gpu).staged.costs),
+        config_(gemm_config({.batch = 1, .a = blocks_i * p.d, .b = p.b, .c = p.c, .d = 1}, false, gpu)),
+        parts_(real(p.a / blocks_i)),
+        sample_bytes_(blocks_i * p.d * (p.c + p.b) * element_bytes),
+        memory_rate_(gpu.memory_rate),
+        clock_(gpu.clock_hz),
+        places_(std::max(gpu.multiprocessors, 1)) {
+    tile_ = real(config_.order.chunks * 16) * config_.shape.n * config_.unit_samples();
+    group_bytes_ = real(config_.order.group_elements() * element_bytes);
+  }
 
-double level_seconds(const Problem& problem, const StagedLevel& level, const GpuFacts& gpu) {
-  const std::int64_t parts = planned_product_of(problem).a / level.blocks_i;
-  const auto chunk = [&](std::int64_t samples) {
-    return chunk_seconds(staged_part(problem, samples, level.blocks_i), gpu);
+  /// Seconds of so many samples in chunks, the last of which may be smaller.
+  [[nodiscard]] double level(std::int64_t samples, std::int64_t chunk_samples) {
+    const std::int64_t whole = quotient(samples, chunk_samples), left = samples - whole * chunk_samples;
+    return parts_ * (real(whole) * chunk(chunk_samples) + (left != 0 ? chunk(left) : 0.0));
+  }
+
+ private:
+  /// Seconds of a chunk: two launches, x and y through L2 three times, the products, and the weights.
+  [[nodiscard]] double chunk(std::int64_t samples) {
+    share_out(config_, samples, places_);
+    const double rounds = std::ceil(real(config_.units()) / real(config_.crews * config_.crew_teams));
+    // Resident weights are loaded by each block; streamed ones come to L2 once.
+    const double weights =
+        group_bytes_ * real(config_.w_slots != 0 ? config_.blocks() : config_.order.groups());
+    const double moved = real(samples * sample_bytes_);
+    return costs_.start + (costs_.memory * moved + costs_.weights * weights) / memory_rate_ +
+           costs_.tensor * rounds * tile_ / wgmma_per_clock(true) / clock_;
+  }
+
+  const tuning::Staged& costs_;
+  GemmConfig config_;  ///< of the chunk that was asked for last
+  double parts_;
+  std::int64_t sample_bytes_;
+  double memory_rate_, clock_;
+  std::int64_t places_;
+  double tile_ = 0, group_bytes_ = 0;
+};
+
+StagedScratch scratch_of(const Product& p, bool bias, const StagedLevel& level) {
+  const auto aligned = [](std::int64_t bytes) {
+    return quotient_up(bytes, kScratchAlignment) * kScratchAlignment;
   };
-  const std::int64_t left = level.count % level.chunk;
-  return real(parts) *
-         (real(level.count / level.chunk) * chunk(level.chunk) + (left != 0 ? chunk(left) : 0.0));
+  const std::int64_t products = level.blocks_i * p.d;
+  StagedScratch scratch;
+  scratch.y = aligned(level.chunk * products * p.c * element_bytes);
+  scratch.bias = scratch.y + aligned(level.chunk * products * p.b * element_bytes);
+  scratch.bytes = scratch.bias + (bias ? p.a * p.b * p.d * element_bytes : 0) + kScratchAlignment;
+  return scratch;
 }
 
 /// The level with the least time per sample, of the `left` samples from `first` on. It has no samples if
 /// there is no room.
-StagedLevel choose_level(const Problem& problem, std::int64_t first, std::int64_t left, const GpuFacts& gpu) {
-  const Product p = planned_product_of(problem);
-  const std::int64_t unit = gemm_config(staged_part(problem, 1, 1), gpu).unit_samples();
+StagedLevel choose_level(const Product& p, bool bias, std::int64_t first, std::int64_t left,
+                         const GpuFacts& gpu) {
+  const std::int64_t unit =
+      gemm_config({.batch = 1, .a = p.d, .b = p.b, .c = p.c, .d = 1}, false, gpu).unit_samples();
   const std::int64_t row_bytes = p.a * p.b * p.d * element_bytes;
+  const double room = tuning_of(gpu).staged.costs.chunks_l2 * static_cast<double>(gpu.l2_bytes);
   StagedLevel best;
   double best_seconds = std::numeric_limits<double>::infinity();
-  const auto fits = [&](const StagedLevel& level) {
-    return real(staged_scratch(problem, level).bytes) <= l2_share * static_cast<double>(gpu.l2_bytes);
-  };
-  for (std::int64_t blocks_i = 1; blocks_i <= p.a && fits({.chunk = unit, .blocks_i = blocks_i});
-       ++blocks_i) {
+  const auto bytes_of = [&](const StagedLevel& level) { return scratch_of(p, bias, level).bytes; };
+  for (std::int64_t blocks_i = 1;
+       blocks_i <= p.a && real(bytes_of({.chunk = unit, .blocks_i = blocks_i})) <= room; ++blocks_i) {
     if (p.a % blocks_i != 0) continue;
+    ChunkTimes times(p, blocks_i, gpu);
     // Steps of an eighth, in whole tiles: a tile more or less decides the number of rounds.
-    for (std::int64_t chunk = unit; chunk < left; chunk += std::max(unit, chunk / 8 / unit * unit)) {
+    for (std::int64_t chunk = unit; chunk < left; chunk += std::max(unit, quotient(chunk / 8, unit) * unit)) {
       StagedLevel level{.first = first, .chunk = chunk, .blocks_i = blocks_i};
-      if (!fits(level)) break;
-      level.count = left - divided_up(staged_scratch(problem, level).bytes, row_bytes);
+      const std::int64_t bytes = bytes_of(level);
+      if (real(bytes) > room) break;
+      level.count = left - quotient_up(bytes, row_bytes);
       if (level.count < chunk) break;
-      const double seconds = level_seconds(problem, level, gpu) / real(level.count);
+      const double seconds = times.level(level.count, chunk) / real(level.count);
       if (seconds >= best_seconds) continue;
       best = level;
       best_seconds = seconds;
@@ -78,10 +106,11 @@ StagedLevel choose_level(const Problem& problem, std::int64_t first, std::int64_
 }  // namespace
 
 StagedConfig staged_config(const Problem& problem, const GpuFacts& gpu) {
-  const std::int64_t batch = planned_product_of(problem).batch;
+  const Product p = planned_product_of(problem);
   StagedConfig config;
   for (;;) {
-    const StagedLevel level = choose_level(problem, config.rest_first, batch - config.rest_first, gpu);
+    const StagedLevel level =
+        choose_level(p, problem.bias, config.rest_first, p.batch - config.rest_first, gpu);
     if (level.count == 0) return config;
     config.levels.push_back(level);
     config.rest_first += level.count;
@@ -89,16 +118,7 @@ StagedConfig staged_config(const Problem& problem, const GpuFacts& gpu) {
 }
 
 StagedScratch staged_scratch(const Problem& problem, const StagedLevel& level) {
-  const Product p = planned_product_of(problem);
-  const auto aligned = [](std::int64_t bytes) {
-    return divided_up(bytes, kScratchAlignment) * kScratchAlignment;
-  };
-  const std::int64_t products = level.blocks_i * p.d;
-  StagedScratch scratch;
-  scratch.y = aligned(level.chunk * products * p.c * element_bytes);
-  scratch.bias = scratch.y + aligned(level.chunk * products * p.b * element_bytes);
-  scratch.bytes = scratch.bias + (problem.bias ? p.a * p.b * p.d * element_bytes : 0) + kScratchAlignment;
-  return scratch;
+  return scratch_of(planned_product_of(problem), problem.bias, level);
 }
 
 Problem staged_part(const Problem& problem, std::int64_t samples, std::int64_t blocks_i) {
@@ -137,7 +157,7 @@ std::size_t sort_shared_bytes(std::int64_t d) {
 SortJob sort_job(std::int64_t samples, std::int64_t blocks_i, std::int64_t length, std::int64_t d) {
   const std::int64_t length_runs = length / kRunFeatures;
   const std::int64_t runs = blocks_i * length_runs;
-  const std::int64_t sample_tiles = divided_up(runs, std::int64_t{8} << sort_eights_log2(d));
+  const std::int64_t sample_tiles = quotient_up(runs, std::int64_t{8} << sort_eights_log2(d));
   SortJob job;
   job.runs = static_cast<std::uint32_t>(runs);
   job.length_runs = Divisor(static_cast<std::uint32_t>(length_runs));
@@ -147,9 +167,10 @@ SortJob sort_job(std::int64_t samples, std::int64_t blocks_i, std::int64_t lengt
 }
 
 double staged_seconds(const Problem& problem, const StagedConfig& config, const GpuFacts& gpu) {
-  double seconds = 16e-6;  // levels, whose first steps have nothing to overlap with, and the remaining
-                           // samples
-  for (const StagedLevel& level : config.levels) seconds += level_seconds(problem, level, gpu);
+  double seconds = tuning_of(gpu).staged.costs.levels;
+  const Product p = planned_product_of(problem);
+  for (const StagedLevel& level : config.levels)
+    seconds += ChunkTimes(p, level.blocks_i, gpu).level(level.count, level.chunk);
   return seconds;
 }
 

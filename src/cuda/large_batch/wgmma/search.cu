@@ -8,6 +8,7 @@
 #include "cuda/host/speeds.hpp"
 #include "cuda/host/tensor_core_refusals.hpp"
 #include "cuda/large_batch/wgmma/search.hpp"
+#include "cuda/tuning/tuning.hpp"
 
 namespace kronsparse::cuda {
 namespace {
@@ -64,30 +65,31 @@ void lay_out(WgmmaConfig& config, int element) {
 
 /// Which block computes which tiles.
 void share_out(WgmmaConfig& config, const Product& p, const GpuFacts& gpu, int element) {
+  const tuning::Wgmma& costs = tuning_of(gpu).wgmma.costs;
   const std::int64_t n_tiles = std::max<std::int64_t>(divided_up(p.batch, config.tile_n), 1);
   const std::int64_t groups = config.order.groups();
   config.blocks = static_cast<int>(std::min<std::int64_t>(groups * n_tiles, gpu.multiprocessors));
   if (config.resident) {
     const std::int64_t per_group = config.blocks / groups;
     // A few idle blocks cost less than groups that work at different samples.
-    if (per_group > 0 && per_group * groups * 100 >= 92 * config.blocks) {
+    if (per_group > 0 &&
+        static_cast<double>(per_group * groups * 100) >= costs.least_busy_percent * config.blocks) {
       config.blocks_per_group = static_cast<int>(per_group);
       config.blocks = static_cast<int>(per_group * groups);
     }
   } else if (config.shape.form != XForm::columns) {
-    const double l2_share = 0.35 * static_cast<double>(gpu.l2_bytes);
+    const double l2_share = costs.bundle_l2 * static_cast<double>(gpu.l2_bytes);
     const double bytes = static_cast<double>(config.order.group_elements() * config.order.k_tiles * element);
     config.bundle_groups =
         static_cast<int>(std::clamp(l2_share / bytes, 1.0, static_cast<double>(config.order.j_groups)));
   }
 }
 
-/// The cost of runs. A row of j that is longer than a run costs a look-up in the L1 cache for each run.
-/// Look-ups collide if d is a multiple of 32. Runs of half a sector cost more.
-double share_of_runs(std::int64_t d) {
-  if (d % 32 == 0) return 1.7;
-  if (d > 16 && d % 16 == 8) return 2.2;
-  return d == 16 ? 0.8 : 1.0;
+/// The cost of runs.
+double share_of_runs(const tuning::Wgmma& costs, std::int64_t d) {
+  if (d % 32 == 0) return costs.runs_collide;
+  if (d > 16 && d % 16 == 8) return costs.runs_of_half_sectors;
+  return d == 16 ? costs.runs_of_16_j : 1.0;
 }
 
 }  // namespace
@@ -105,12 +107,11 @@ int x_copy_bytes(const Product& p, const WgmmaConfig& config, int element, std::
   return !whole_terms && config.words % 4 != 0 ? std::min(bytes, 4) : bytes;
 }
 
-/// How much longer a product takes if x is copied in small pieces. The model is fitted to copies of 16 bytes;
-/// these are medians of what it missed on 29 problems that allow no such copies (results/h200-off-grid.txt).
-double share_of_small_copies(int bytes, bool half, bool is_elementwise) {
+/// How much longer a product takes if x is copied in small pieces.
+double share_of_small_copies(const tuning::Wgmma& costs, int bytes, bool half, bool is_elementwise) {
   if (bytes >= 16) return 1;
-  if (!half) return 2.5;
-  return bytes == 4 || is_elementwise ? 3.0 : 5.0;
+  if (!half) return costs.small_copies_of_floats;
+  return bytes == 4 || is_elementwise ? costs.small_copies_of_4_bytes : costs.small_copies;
 }
 
 }  // namespace
@@ -229,21 +230,14 @@ WgmmaArguments wgmma_arguments(const Problem& problem, const WgmmaConfig& config
 
 double wgmma_seconds(const Problem& problem, const WgmmaConfig& config, const GpuFacts& gpu) {
   // The prediction is a sum, because the parts overlap only partly: a fixed time, a time per tile of a block
-  // (the epilogue), and shares of the times that memory, L2 and tensor cores need at their peaks. Fitted to
-  // 64 patterns of the paper's grid on an H200; nine of ten take between 0.84 and 1.5 of the prediction.
-  struct Shares {
-    double fixed, per_tile, memory, l2, tensor;
-  };
-  constexpr Shares half_first{5.6e-6, 2.8e-6, 0.24, 0.56, 0.0};
-  constexpr Shares half_last{8e-6, 0.6e-6, 1.0, 0.0, 1.0};
-  constexpr Shares float_first{6.7e-6, 4.4e-6, 0.0, 0.8, 0.0};
-  constexpr Shares float_last{9.7e-6, 1.5e-6, 0.34, 0.0, 1.18};
-  constexpr double l2_over_memory = 1.43;
+  // (the epilogue), and shares of the times that memory, L2 and tensor cores need at their peaks.
+  const tuning::Wgmma& costs = tuning_of(gpu).wgmma.costs;
 
   const Product p = product_of(problem);
   const bool half = problem.dtype != DType::f32;
   const bool first = problem.layout == Layout::batch_first;
-  const Shares& shares = half ? (first ? half_first : half_last) : (first ? float_first : float_last);
+  const tuning::Wgmma::Shares& shares =
+      half ? (first ? costs.half_first : costs.half_last) : (first ? costs.float_first : costs.float_last);
   const double element = half ? 2 : 4;
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double tiles = real(config.order.groups() * divided_up(p.batch, config.tile_n));
@@ -256,21 +250,20 @@ double wgmma_seconds(const Problem& problem, const WgmmaConfig& config, const Gp
   const double w_elements = config.resident ? 0.0 : tiles * real(config.order.group_elements());
   // A block gets its share of L2's rate, and no more if there are few blocks.
   const double busy = std::max(config.blocks, 1) / real(gpu.multiprocessors);
-  const double l2_rate = l2_over_memory * l2_per_byte(gpu) * gpu.memory_rate * std::min(busy, 1.0);
+  const double l2_rate = costs.l2_rate * l2_per_byte(gpu) * gpu.memory_rate * std::min(busy, 1.0);
   double l2 = (x_elements + w_elements) * element / l2_rate;
   // Pairs of j that cross a row of an odd d are copied element by element.
   const bool elementwise = config.shape.form == XForm::planes && half && p.d % 2 == 1;
-  if (elementwise) l2 *= 12;
-  if (half && first && rounds > 1) l2 *= share_of_runs(p.d);
+  if (elementwise) l2 *= costs.element_wise;
+  if (half && first && rounds > 1) l2 *= share_of_runs(costs, p.d);
   const double products = config.arithmetic == Arithmetic::tf32x3 ? 3 : 1;
-  const double rate = half ? 2048 : 1024;  // multiply-adds per clock and multiprocessor
-  const double tensor =
-      rounds * terms * config.order.j_count * config.tile_n * config.shape.n * products / rate / gpu.clock_hz;
+  const double tensor = rounds * terms * config.order.j_count * config.tile_n * config.shape.n * products /
+                        wgmma_per_clock(half) / gpu.clock_hz;
   // If a block has only one tile, that tile has nothing to overlap with.
   const double l2_share = rounds > 1 ? shares.l2 : std::max(shares.l2, 1.0);
   const int copied = x_copy_bytes(p, config, half ? 2 : 4, 0);
-  return shares.fixed +
-         share_of_small_copies(copied, half, elementwise) *
+  return shares.start +
+         share_of_small_copies(costs, copied, half, elementwise) *
              (rounds * shares.per_tile + shares.memory * memory + l2_share * l2 + shares.tensor * tensor);
 }
 

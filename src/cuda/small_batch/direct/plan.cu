@@ -28,6 +28,12 @@ const void* kernel_of(DType dtype, const direct::Cut& cut) {
   return reinterpret_cast<const void*>(direct_kernel(dtype, cut.shape));
 }
 
+std::vector<int> numbers_of(const direct::Cut& cut) {
+  return {cut.shape.block_j, cut.shape.load, cut.shape.tiles, cut.shape.outputs,
+          cut.shape.at_once, cut.steps,      cut.rows,        cut.l_warps,
+          cut.sample_warps,  cut.row_blocks, cut.j_groups,    cut.sample_blocks};
+}
+
 struct Direct {
   using Cut = direct::Cut;
   using Arguments = direct::Arguments;
@@ -43,9 +49,13 @@ struct Direct {
   static direct::Choice choose(const Problem& problem, const GpuFacts& facts) {
     return direct::choose(problem, facts);
   }
+  static std::vector<direct::Choice> choices(const Problem& problem, const GpuFacts& facts) {
+    return direct::choices(problem, facts);
+  }
   static direct::Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as) {
     return direct::choose(problem, facts, packed_as);
   }
+  static std::vector<int> numbers(const Cut& cut) { return numbers_of(cut); }
   static const void* kernel(DType dtype, const Cut& cut) { return kernel_of(dtype, cut); }
   static LaunchShape launch_shape(const Cut& cut, const Product& p, const GpuFacts& facts) {
     return {.blocks = with_idle_blocks(blocks_of(cut, p), facts),
@@ -77,6 +87,10 @@ struct Unpacked {
   static direct::Choice choose(const Problem& problem, const GpuFacts& facts) {
     return direct::choose_as_given(problem, facts);
   }
+  static std::vector<direct::Choice> choices(const Problem& problem, const GpuFacts& facts) {
+    return direct::choices_as_given(problem, facts);
+  }
+  static std::vector<int> numbers(const Cut& cut) { return numbers_of(cut); }
   static const void* kernel(DType dtype, const Cut& cut) { return kernel_of(dtype, cut); }
   static LaunchShape launch_shape(const Cut& cut, const Product& p, const GpuFacts& facts) {
     return {.blocks = static_cast<unsigned>(blocks_of(cut, p)),
@@ -88,6 +102,8 @@ struct Unpacked {
 
 }  // namespace
 
+CutFamily direct_cuts() { return cuts_of<Direct>(); }
+CutFamily unpacked_cuts() { return cuts_of<Unpacked>(); }
 Implementation direct_implementation() { return implementation_by_cuts<Direct>(); }
 Implementation unpacked_implementation() { return implementation_by_cuts<Unpacked>(); }
 

@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "cuda/host/alignment.hpp"
+#include "cuda/host/quotient.hpp"
 #include "cuda/small_batch/direct/search.hpp"
+#include "cuda/tuning/tuning.hpp"
 
 namespace kronsparse::cuda::direct {
 namespace {
@@ -40,65 +42,12 @@ double shared_bytes_asked_for(const Cut& cut, const Product& p, const GpuFacts& 
   return all;
 }
 
-/// Costs in seconds, for packed weights.
-struct Costs {
-  double start;           ///< launch, and the latency of the first bytes
-  double registers;       ///< per register of x or sums, for each step at once
-  double waiting;         ///< weights that could not be requested ahead
-  double wave;            ///< blocks that wait for others to end
-  double block;           ///< per block of the grid
-  double round;           ///< a round of loads of x, however many steps at once
-  double step;            ///< per step of a warp
-  double item;            ///< per item of a warp: sums on their way to y
-  double exchanged;       ///< the same when sums are added to those of other warps
-  double warp;            ///< per warp of a block
-  double sample_warps;    ///< once if a block has several sample warps
-  double line;            ///< per line of x that a load needs
-  double byte_under_way;  ///< per byte of x under way, if lines are used in parts
-  double operand;         ///< per operand of weights read from shared memory
-  double sum;             ///< per sum that is exchanged or stored
-  double weights_ahead;   ///< share of the time to read the weights, if they could not be requested ahead
-  double weights_again;   ///< the same, for each block of samples
-  double half_sector;     ///< per half sector of x that another block fetches as well
-};
-/// Fitted to 3,600 cuts of 83 problems on an H200: the preferred cuts take 1.013 times as long as the best in
-/// the mean, and 1.16 times at worst.
-constexpr Costs costs_of_several_j{.start = 0.30e-6,
-                                   .registers = 0.58e-9,
-                                   .waiting = 0.095e-6,
-                                   .wave = 0.074e-6,
-                                   .block = 0.72e-9,
-                                   .round = 339e-9,
-                                   .step = 32e-9,
-                                   .item = 80e-9,
-                                   .exchanged = 293e-9,
-                                   .warp = 15.9e-9,
-                                   .sample_warps = 140e-9,
-                                   .line = 0.75e-9,
-                                   .byte_under_way = 2.55e-12,
-                                   .operand = 0.81e-9,
-                                   .sum = 1.24e-9,
-                                   .weights_ahead = 0.66,
-                                   .weights_again = 0.22,
-                                   .half_sector = 1.67e-12};
-constexpr Costs costs_of_one_j{.start = 0,
-                               .registers = 0,
-                               .waiting = 0.24e-6,
-                               .wave = 0.10e-6,
-                               .block = 0.91e-9,
-                               .round = 430e-9,
-                               .step = 29e-9,
-                               .item = 132e-9,
-                               .exchanged = 526e-9,
-                               .warp = 18.8e-9,
-                               .sample_warps = 154e-9,
-                               .line = 0.81e-9,
-                               .byte_under_way = 0,
-                               .operand = 1.66e-9,
-                               .sum = 1.61e-9,
-                               .weights_ahead = 0.64,
-                               .weights_again = 0.104,
-                               .half_sector = 0};
+using Costs = tuning::Direct::Costs;
+
+const Costs& costs_of(const Shape& shape, const GpuFacts& facts) {
+  const tuning::Direct& both = tuning_of(facts).direct.costs;
+  return shape.x_is_left() ? both.one_j : both.several_j;
+}
 
 /// Lines of 128 bytes that a warp's load touches: neighbouring terms lie d elements apart.
 double lines_of_load(const Shape& shape, const Product& p) {
@@ -117,7 +66,7 @@ double steps_and_ending(const Cut& cut, const Costs& costs) {
 /// Seconds of a run.
 double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const Shape& shape = cut.shape;
-  const Costs& costs = shape.x_is_left() ? costs_of_one_j : costs_of_several_j;
+  const Costs& costs = costs_of(shape, facts);
   const double blocks = static_cast<double>(blocks_of(cut, p)), warps = cut.warps();
   const double of_each = blocks_of_each(cut, p, facts);
   const double waves =
@@ -154,11 +103,10 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
 class Bound {
  public:
   Bound(const Cut& cut, const Product& p, const GpuFacts& facts)
-      : costs_(cut.shape.x_is_left() ? costs_of_one_j : costs_of_several_j),
-        multiprocessors_(std::max(facts.multiprocessors, 1)) {
+      : costs_(costs_of(cut.shape, facts)), multiprocessors_(std::max(facts.multiprocessors, 1)) {
     const Shape& shape = cut.shape;
     const double row_warps =
-        static_cast<double>(p.a * divided_up(p.b, shape.tile_k()) * cut.j_groups) * cut.l_warps;
+        static_cast<double>(p.a * quotient_up(p.b, shape.tile_k()) * cut.j_groups) * cut.l_warps;
     const double weights = row_warps * cut.chunk_bytes() / facts.memory_rate;
     // The work for all rows and samples, however blocks and warps share them.
     const double sample_tiles = static_cast<double>(p.batch) / tile_samples;
@@ -190,39 +138,6 @@ class Bound {
   double common_ = 0, warp_ = 0, again_ = 0, ahead_ = 0, registers_ = 0;
 };
 
-/// Costs in seconds, for weights as given.
-struct CostsAsGiven {
-  double start;      ///< launch after the end of the earlier kernel, and the latency of the first bytes
-  double registers;  ///< per register of x, weights or sums
-  double wave;       ///< blocks that wait for others to end
-  double block;      ///< per block of the grid
-  double round;      ///< a round of loads, however many steps at once
-  double step;       ///< per step of a warp
-  double ending;     ///< sums that are added to those of other warps
-  double warp;       ///< per warp of a block
-  double x_line;     ///< per line that a load needs
-  double weight_line;
-  double sum;      ///< per sum that is exchanged or stored
-  double weights;  ///< share of the time to read the weights
-  double sectors;  ///< share of the same, for parts of sectors that blocks fetch again
-};
-/// Fitted to 1,390 cuts of 48 problems on an H200 (results/h200-unpacked-cuts.csv): the preferred cuts take
-/// 1.017 times as long as the best in the mean, and 1.19 times at worst; 1.024 and 1.19 on a sixth of the
-/// problems left out of the fit.
-constexpr CostsAsGiven costs_as_given{.start = 0.451e-6,
-                                      .registers = 8.99e-9,
-                                      .wave = 0.569e-6,
-                                      .block = 1.07e-9,
-                                      .round = 165e-9,
-                                      .step = 174e-9,
-                                      .ending = 416e-9,
-                                      .warp = 28.6e-9,
-                                      .x_line = 0.910e-9,
-                                      .weight_line = 0.111e-9,
-                                      .sum = 0.272e-9,
-                                      .weights = 0.627,
-                                      .sectors = 0.205};
-
 /// Blocks with weights as given that fit on a multiprocessor. Each of its four parts has registers for a
 /// number of warps.
 double room_as_given(const Cut& cut) {
@@ -234,7 +149,7 @@ double room_as_given(const Cut& cut) {
 
 /// Seconds of a run.
 double predict_as_given(const Cut& cut, const Product& p, bool transposed, const GpuFacts& facts) {
-  const CostsAsGiven& costs = costs_as_given;
+  const tuning::Unpacked& costs = tuning_of(facts).unpacked.costs;
   const Shape& shape = cut.shape;
   const double blocks = static_cast<double>(blocks_of(cut, p)), warps = cut.warps();
   const double of_each = blocks_of_each(cut, p, facts), rounds = of_each / room_as_given(cut);
@@ -284,15 +199,15 @@ void for_each_beginning(const Problem& problem, bool as_given, const Cut* packed
   const Product p = planned_product_of(problem);
   if (p.x_feature != 1 || p.y_feature != 1) return;
   if (p.c * p.d >= max_offset || p.batch > max_samples || p.x_sample > max_offset / max_samples) return;
-  const std::int64_t all_tiles = divided_up(p.batch, tile_samples);
+  const std::int64_t all_tiles = quotient_up(p.batch, tile_samples);
   const Shape widest = widest_shape(p, as_given, is_transposed(problem.operation));
   for (const Shape& shape : shapes) {
     if (shape.as_given != as_given || shape.block_j != widest.block_j || shape.load != widest.load) continue;
     if (shape.tiles > 1 && shape.tiles / 2 >= all_tiles) continue;  // half of the tiles would do
-    const std::int64_t all_steps = divided_up(p.c, shape.step_l()), j_groups = p.d / shape.block_j;
+    const std::int64_t all_steps = quotient_up(p.c, shape.step_l()), j_groups = p.d / shape.block_j;
     // More steps would not fit into shared memory, nor their bytes into an int.
     constexpr std::int64_t max_steps = 1 << 10;
-    if (all_steps > max_steps || divided_up(p.b, shape.tile_k()) * j_groups > max_blocks / p.a) continue;
+    if (all_steps > max_steps || quotient_up(p.b, shape.tile_k()) * j_groups > max_blocks / p.a) continue;
     Cut cut;
     cut.shape = shape;
     cut.j_groups = static_cast<int>(j_groups);
@@ -312,16 +227,16 @@ template <class MayBe, class Visitor>
 void for_each_completion(Cut cut, const Product& p, const GpuFacts& facts, const Cut* packed_as,
                          MayBe&& may_be, Visitor&& visit) {
   const Shape& shape = cut.shape;
-  const std::int64_t all_tiles = divided_up(p.batch, tile_samples);
-  const std::int64_t all_rows = divided_up(p.b, shape.tile_k()) * cut.j_groups;
+  const std::int64_t all_tiles = quotient_up(p.batch, tile_samples);
+  const std::int64_t all_rows = quotient_up(p.b, shape.tile_k()) * cut.j_groups;
   for (cut.rows = 1; cut.rows <= 8; cut.rows *= 2) {
     if (cut.chunks() > shape.max_warps() || (cut.rows > 1 && cut.rows > all_rows)) break;
-    cut.row_blocks = static_cast<int>(divided_up(all_rows, cut.rows));
+    cut.row_blocks = static_cast<int>(quotient_up(all_rows, cut.rows));
     if (packed_as != nullptr && !same_order(cut, *packed_as)) continue;
     for (cut.sample_warps = 1; cut.sample_warps <= 8; cut.sample_warps *= 2) {
       if (cut.warps() > shape.max_warps()) break;
       if (cut.sample_warps > 1 && cut.sample_warps / 2 * shape.tiles >= all_tiles) break;
-      cut.sample_blocks = static_cast<int>(divided_up(all_tiles, cut.sample_warps * shape.tiles));
+      cut.sample_blocks = static_cast<int>(quotient_up(all_tiles, cut.sample_warps * shape.tiles));
       if (!may_be(cut)) continue;
       if (static_cast<std::size_t>(shared_layout(cut).total) <= facts.shared_bytes) visit(cut);
     }

@@ -35,6 +35,13 @@ struct Narrow {
   static narrow::Choice choose(const Problem& problem, const GpuFacts& facts) {
     return narrow::choose(problem, facts);
   }
+  static std::vector<narrow::Choice> choices(const Problem& problem, const GpuFacts& facts) {
+    return narrow::choices(problem, facts);
+  }
+  static std::vector<int> numbers(const Cut& cut) {
+    return {cut.shape.block_j, cut.shape.outputs, cut.rows,     cut.splits,
+            cut.warpgroups,    cut.stage_slabs,   cut.x_stages, cut.weight_stages};
+  }
   static narrow::Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as) {
     return narrow::choose(problem, facts, packed_as);
   }
@@ -51,6 +58,7 @@ struct Narrow {
 
 }  // namespace
 
+CutFamily narrow_cuts() { return cuts_of<Narrow>(); }
 Implementation narrow_implementation() { return implementation_by_cuts<Narrow>(); }
 
 }  // namespace kronsparse::cuda

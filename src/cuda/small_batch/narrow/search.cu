@@ -4,8 +4,10 @@
 #include <cmath>
 
 #include "cuda/host/alignment.hpp"
+#include "cuda/host/quotient.hpp"
 #include "cuda/host/tensor_map.hpp"
 #include "cuda/small_batch/narrow/search.hpp"
+#include "cuda/tuning/tuning.hpp"
 
 namespace kronsparse::cuda::narrow {
 namespace {
@@ -36,8 +38,10 @@ TensorView x_view(const Product& p, const Cut& cut, const void* x) {
           .swaps_halves = cut.shape.block_j == 16};
 }
 
-/// Clusters of this many blocks leave some multiprocessors of an H200 without work.
-double usable_share(int splits) { return splits >= 4 ? 120.0 / 132 : 1.0; }
+using Costs = tuning::Narrow;
+
+/// Clusters of this many blocks leave some multiprocessors without work.
+double usable_share(const Costs& costs, int splits) { return splits >= 4 ? costs.usable_of_4 : 1.0; }
 
 /// Blocks of this and the next kernel that fit on a multiprocessor.
 double room_for_blocks(const Cut& cut, const GpuFacts& facts) {
@@ -47,52 +51,37 @@ double room_for_blocks(const Cut& cut, const GpuFacts& facts) {
   return std::max(1.0, std::min<double>({by_memory, by_threads, most_blocks}));
 }
 
-constexpr double clock = 1.755e9;
-constexpr double start = 2.49e-6;           // a kernel that does little, and the latency of its first bytes
-constexpr double memory_share = 1.09;       // rate of reading weights, over that of a copy
-constexpr double copy_rate = 83.3 * clock;  // to each multiprocessor
-constexpr double element_rate = 1 * clock;  // when threads copy
-constexpr double request_clocks = 275;      // clocks of the thread that requests x, for each copy
-constexpr double wait_clocks = 304, slab_clocks = 79, output_clocks = 0.342;    // clocks of a warpgroup
-constexpr double x_refill_seconds = 1.565e-6, weight_refill_seconds = 2.19e-6;  // to refill all stages of a
-                                                                                // ring
-constexpr double add_seconds = 0.165e-6, add_rate = 276 * clock;
-constexpr double exchange_seconds = 0.413e-6, exchange_rate = 20.8 * clock;
-// For two blocks, where all warpgroups add up; and for each further warpgroup.
-constexpr double pair_seconds = 0.105e-6, pair_rate = 52.7 * clock, lending_seconds = 0.055e-6;
-constexpr double wave_seconds = 1.91e-6;
-constexpr double mixed = 0.375;  // share of the work that could overlap but does not
-
 /// By how much rows of x that are shorter than a box's row cost more.
-double short_row_share(const Shape& shape) { return shape.block_j == 8 ? 7.55 : 3.0; }
+double short_row_share(const Costs& costs, const Shape& shape) {
+  return shape.block_j == 8 ? costs.short_rows_of_8 : costs.short_rows_of_16;
+}
 
-double slab_seconds_of(const Shape& shape) {
-  return (slab_clocks + output_clocks * shape.block_outputs()) / clock;
+double slab_seconds_of(const Costs& costs, const Shape& shape) {
+  return (costs.slab + costs.output * shape.block_outputs()) / costs.clock;
 }
 
 /// Seconds that the next kernel gains, because its first weights are there when it begins.
-double gained_seconds(double from_memory, double to_blocks) {
-  return 0.944e-6 + std::min(0.511 * std::min(from_memory, to_blocks), 0.357e-6);
+double gained_seconds(const Costs& costs, double from_memory, double to_blocks) {
+  return costs.gained + std::min(costs.gained_share * std::min(from_memory, to_blocks), costs.most_gained);
 }
 
 /// Seconds to add up the sums of this many warpgroups.
-double ending_seconds(const Cut& cut, double at_work) {
+double ending_seconds(const Costs& costs, const Cut& cut, double at_work) {
   const double sum_bytes = static_cast<double>(cut.rows) * cut.shape.sample_bytes();
   if (cut.exchanges())
-    return pair_seconds + cut.received_bytes() / pair_rate + (at_work - 1) * lending_seconds;
-  const double added = add_seconds + (at_work + 2) * sum_bytes / add_rate;
+    return costs.pair + cut.received_bytes() / (costs.paired * costs.clock) + (at_work - 1) * costs.lending;
+  const double added = costs.add + (at_work + 2) * sum_bytes / (costs.added * costs.clock);
   if (cut.splits == 1) return added;
-  return added + exchange_seconds + (cut.splits - 1) * cut.share_bytes() / exchange_rate;
+  return added + costs.exchange + (cut.splits - 1) * cut.share_bytes() / (costs.exchanged * costs.clock);
 }
 
-/// Seconds of a run. Fitted to 21,000 cuts of 52 problems on an H200, and then to 6,146 of 32 for which this
-/// may be the fastest kernel: of these, the preferred cut takes 1.03 times as long as the best in the mean,
-/// 1.14 times at worst, and the prediction is off by 7 %.
+/// Seconds of a run.
 double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
+  const Costs& costs = tuning_of(facts).narrow.costs;
   const double fillings = cut.fillings(), slabs = cut.slabs;
   const double blocks = static_cast<double>(blocks_of(cut, p));
   const double multiprocessors = std::max(facts.multiprocessors, 1);
-  const double of_each = std::ceil(blocks / (multiprocessors * usable_share(cut.splits)));
+  const double of_each = std::ceil(blocks / (multiprocessors * usable_share(costs, cut.splits)));
   const double room = room_for_blocks(cut, facts);
   const double waves = std::ceil(of_each / room);
   // The share of the next kernel that begins beside this one and requests its weights.
@@ -100,68 +89,73 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
 
   const double w_bytes = slabs * cut.shape.slab_weight_bytes();
   double x_bytes = slabs * cut.slab_x_bytes();
-  if (cut.j_groups > 1) x_bytes *= short_row_share(cut.shape);
+  if (cut.j_groups > 1) x_bytes *= short_row_share(costs, cut.shape);
+  const double copy_rate = costs.copied * costs.clock, element_rate = costs.elements * costs.clock;
   const double x_seconds =
       x_view(p, cut, nullptr).strides_fit() ? x_bytes / copy_rate : x_bytes / element_rate;
-  const double from_memory = blocks * w_bytes / (memory_share * facts.memory_rate);
+  const double from_memory = blocks * w_bytes / (costs.memory * facts.memory_rate);
   const double to_blocks = of_each * (w_bytes / copy_rate + x_seconds);
 
   const double at_work = std::min<double>(cut.warpgroups, fillings);
-  const double slab_seconds = slab_seconds_of(cut.shape);
-  const double multiplying = waves * (slabs * slab_seconds + fillings * wait_clocks / clock) / at_work;
+  const double slab_seconds = slab_seconds_of(costs, cut.shape);
+  const double multiplying = waves * (slabs * slab_seconds + fillings * costs.wait / costs.clock) / at_work;
   const double x_copies = cut.joins_boxes ? fillings : slabs * cut.shape.slab_boxes();
-  const double working = std::max(multiplying, of_each * x_copies * request_clocks / clock);
+  const double working = std::max(multiplying, of_each * x_copies * costs.request / costs.clock);
   const auto refilling = [&](int stages, double seconds) {
     return stages < cut.fillings() ? waves * fillings / stages * seconds : 0.0;
   };
-  const double x_refills = refilling(cut.x_stages, x_refill_seconds),
-               weight_refills = refilling(cut.weight_stages, weight_refill_seconds);
+  const double x_refills = refilling(cut.x_stages, costs.x_refill),
+               weight_refills = refilling(cut.weight_stages, costs.weight_refill);
   const double longest = std::max({from_memory, to_blocks, working, x_refills, weight_refills});
   const double other = std::max(from_memory + to_blocks + working - longest, 0.0);
   // The next kernel's first weights are there when it begins; for the rest it waits as this one does.
-  const double gained = gained_seconds(from_memory, to_blocks);
+  const double gained = gained_seconds(costs, from_memory, to_blocks);
   // If cuts are equal so far, those with more stages of both rings are better.
-  const double body = longest + mixed * other + 0.002 * (x_refills + weight_refills) - overlap * gained;
+  const double body =
+      longest + costs.mixed * other + costs.refills * (x_refills + weight_refills) - overlap * gained;
 
-  return start + body + cut.stage_slabs * slab_seconds + waves * ending_seconds(cut, at_work) +
-         (waves - 1) * wave_seconds;
+  return costs.start + body + cut.stage_slabs * slab_seconds + waves * ending_seconds(costs, cut, at_work) +
+         (waves - 1) * costs.wave;
 }
 
-/// A factor for predictions. d = 1 takes a little less time. For problems on which `stream` or `direct` was
-/// measured to be faster, although this model does not expect it, the factor keeps them unless they are much
-/// slower.
-double margin_of(const Product& p) {
-  if (p.d == 1) return p.c < 512 ? 1.5 : p.batch > 16 ? 0.92 : 1.25;
-  if (p.batch <= 16 || p.d > 4) return 2.0;
-  return p.c >= 1000 ? 1.05 : p.c * p.d >= 1024 ? 1.2 : 2.0;
+/// A factor for predictions.
+double margin_of(const Costs& costs, const Product& p) {
+  if (p.d == 1)
+    return p.c < 512 ? costs.margin_one_j_short : p.batch > 16 ? costs.margin_one_j : costs.margin_one_j_few;
+  if (p.batch <= 16 || p.d > 4) return costs.margin_few;
+  return p.c >= 1000 ? costs.margin_long : p.c * p.d >= 1024 ? costs.margin_rows : costs.margin;
 }
 
 /// A lower bound, in seconds, for the cuts of one shape and one split of l, before the stages are known.
 class Bound {
  public:
   Bound(const Cut& cut, const Product& p, const GpuFacts& facts)
-      : cut_(cut),
+      : costs_(tuning_of(facts).narrow.costs),
+        cut_(cut),
         memory_(static_cast<double>(facts.shared_bytes) + 1024),
         multiprocessors_(std::max(facts.multiprocessors, 1)),
         blocks_(static_cast<double>(blocks_of(cut, p))),
-        of_each_(std::ceil(blocks_ / (multiprocessors_ * usable_share(cut.splits)))),
+        of_each_(std::ceil(blocks_ / (multiprocessors_ * usable_share(costs_, cut.splits)))),
         room_share_(multiprocessors_ / blocks_),
-        slab_seconds_(slab_seconds_of(cut.shape)) {
+        slab_seconds_(slab_seconds_of(costs_, cut.shape)),
+        wait_seconds_(costs_.wait / costs_.clock),
+        request_seconds_(costs_.request / costs_.clock) {
     const double w_bytes = static_cast<double>(cut.slabs) * cut.shape.slab_weight_bytes();
     double x_bytes = static_cast<double>(cut.slabs) * cut.slab_x_bytes();
-    if (cut.j_groups > 1) x_bytes *= short_row_share(cut.shape);
+    if (cut.j_groups > 1) x_bytes *= short_row_share(costs_, cut.shape);
+    const double copy_rate = costs_.copied * costs_.clock, element_rate = costs_.elements * costs_.clock;
     // If the copy engine does not take boxes of one slab, it takes no larger ones.
     const double x_seconds = x_bytes / (x_view(p, cut, nullptr).strides_fit() ? copy_rate : element_rate);
-    from_memory_ = blocks_ * w_bytes / (memory_share * facts.memory_rate);
+    from_memory_ = blocks_ * w_bytes / (costs_.memory * facts.memory_rate);
     to_blocks_ = of_each_ * (w_bytes / copy_rate + x_seconds);
-    gained_ = gained_seconds(from_memory_, to_blocks_);
+    gained_ = gained_seconds(costs_, from_memory_, to_blocks_);
   }
 
   /// Whatever the warpgroups and the slabs of a stage.
   [[nodiscard]] double seconds() const {
     const int fewest = (cut_.slabs + max_stage_slabs - 1) / max_stage_slabs;
     const int at_work = std::min(cut_.shape.max_warpgroups(), cut_.slabs);
-    return seconds(most_blocks, fewest, at_work, 1, ending_seconds(cut_, 1));
+    return seconds(most_blocks, fewest, at_work, 1, ending_seconds(costs_, cut_, 1));
   }
   /// A bound for cuts with these warpgroups and slabs, and at least this many stages.
   [[nodiscard]] double seconds(const Cut& cut, int stages) const {
@@ -172,15 +166,15 @@ class Bound {
     while (room > 1 && room * block_bytes > memory_) --room;
     const int fillings = cut.fillings();
     const double at_work = std::min(cut.warpgroups, fillings);
-    return seconds(room, fillings, at_work, cut.stage_slabs, ending_seconds(cut_, at_work));
+    return seconds(room, fillings, at_work, cut.stage_slabs, ending_seconds(costs_, cut_, at_work));
   }
   /// A bound for cuts with these stages: the time to refill them again and again, each ring by itself.
   [[nodiscard]] double refill_seconds(const Cut& cut) const {
     const double fillings = cut.fillings();
-    const double x = cut.x_stages < fillings ? fillings / cut.x_stages * x_refill_seconds : 0;
+    const double x = cut.x_stages < fillings ? fillings / cut.x_stages * costs_.x_refill : 0;
     const double weights =
-        cut.weight_stages < fillings ? fillings / cut.weight_stages * weight_refill_seconds : 0;
-    return start + std::max(x, weights) - gained_ + cut.stage_slabs * slab_seconds_;
+        cut.weight_stages < fillings ? fillings / cut.weight_stages * costs_.weight_refill : 0;
+    return costs_.start + std::max(x, weights) - gained_ + cut.stage_slabs * slab_seconds_;
   }
 
  private:
@@ -188,17 +182,19 @@ class Bound {
                                double ending) const {
     const double waves = of_each_ <= room ? 1 : std::ceil(of_each_ / room);
     const double overlap = std::clamp(room * room_share_ - 1, 0.0, 1.0);
-    const double multiplying =
-        waves * (cut_.slabs * slab_seconds_ + fillings * (wait_clocks / clock)) / at_work;
+    const double multiplying = waves * (cut_.slabs * slab_seconds_ + fillings * wait_seconds_) / at_work;
     const double x_copies = cut_.joins_boxes ? fillings : cut_.slabs * cut_.shape.slab_boxes();
-    const double working = std::max(multiplying, of_each_ * x_copies * (request_clocks / clock));
+    const double working = std::max(multiplying, of_each_ * x_copies * request_seconds_);
     const double longest = std::max({from_memory_, to_blocks_, working});
-    const double body = longest + mixed * (from_memory_ + to_blocks_ + working - longest) - overlap * gained_;
-    return start + body + stage_slabs * slab_seconds_ + waves * ending + (waves - 1) * wave_seconds;
+    const double body =
+        longest + costs_.mixed * (from_memory_ + to_blocks_ + working - longest) - overlap * gained_;
+    return costs_.start + body + stage_slabs * slab_seconds_ + waves * ending + (waves - 1) * costs_.wave;
   }
 
+  const Costs& costs_;
   Cut cut_;
-  double memory_, multiprocessors_, blocks_, of_each_, room_share_, slab_seconds_;
+  double memory_, multiprocessors_, blocks_, of_each_, room_share_, slab_seconds_, wait_seconds_,
+      request_seconds_;
   double from_memory_ = 0, to_blocks_ = 0, gained_ = 0;
 };
 
@@ -257,14 +253,14 @@ void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit)
   for (const Shape& shape : shapes) {
     if (packed_as != nullptr && packed_as->shape != shape) continue;
     if (shape.block_j != p.d && (shape.block_j < 8 || p.d % shape.block_j != 0)) continue;
-    const std::int64_t all_slabs = divided_up(p.c, shape.slab_terms());
+    const std::int64_t all_slabs = quotient_up(p.c, shape.slab_terms());
     const std::int64_t j_groups = p.d / shape.block_j;
     Cut cut;
     cut.shape = shape;
-    cut.rows = static_cast<int>(divided_up(p.batch, 8) * 8);
+    cut.rows = static_cast<int>(quotient_up(p.batch, 8) * 8);
     for (cut.splits = 1; cut.splits <= 8; cut.splits *= 2) {
-      const std::int64_t slabs = divided_up(all_slabs, cut.splits);
-      const std::int64_t k_blocks = divided_up(p.b, shape.outputs);
+      const std::int64_t slabs = quotient_up(all_slabs, cut.splits);
+      const std::int64_t k_blocks = quotient_up(p.b, shape.outputs);
       if (slabs > max_slabs || (cut.splits - 1) * slabs >= all_slabs) continue;
       if (static_cast<double>(p.a) * static_cast<double>(j_groups) * static_cast<double>(k_blocks) *
               cut.splits >
@@ -281,7 +277,7 @@ void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit)
 
 Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_as) {
   const Product p = planned_product_of(problem);
-  const double margin = margin_of(p);
+  const double margin = margin_of(tuning_of(facts).narrow.costs, p);
   Branches<Cut, 4 * static_cast<int>(shapes.size())> branches;  // shapes and splits of l
   for_each_beginning(p, packed_as,
                      [&](const Cut& cut) { branches.add(cut, margin * Bound(cut, p, facts).seconds()); });
@@ -305,7 +301,7 @@ Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_a
 std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts) {
   const Product p = planned_product_of(problem);
   std::vector<Choice> all;
-  const double margin = margin_of(p);
+  const double margin = margin_of(tuning_of(facts).narrow.costs, p);
   for_each_beginning(p, nullptr, [&](const Cut& beginning) {
     for_each_completion(
         beginning, facts, [](const Cut&, int) { return true; },

@@ -34,6 +34,12 @@ struct Resident {
   static resident::Choice choose(const Problem& problem, const GpuFacts& facts) {
     return resident::choose(problem, facts);
   }
+  static std::vector<resident::Choice> choices(const Problem& problem, const GpuFacts& facts) {
+    return resident::choices(problem, facts);
+  }
+  static std::vector<int> numbers(const Cut& cut) {
+    return {cut.shape.d, cut.shape.fragments, cut.passes, cut.k_tiles, cut.sample_blocks};
+  }
   static resident::Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as) {
     return resident::choose(problem, facts, packed_as);
   }
@@ -49,6 +55,7 @@ struct Resident {
 
 }  // namespace
 
+CutFamily resident_cuts() { return cuts_of<Resident>(); }
 Implementation resident_implementation() { return implementation_by_cuts<Resident>(); }
 
 }  // namespace kronsparse::cuda

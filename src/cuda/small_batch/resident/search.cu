@@ -3,9 +3,11 @@
 #include <cmath>
 
 #include "cuda/host/alignment.hpp"
+#include "cuda/host/quotient.hpp"
 #include "cuda/host/speeds.hpp"
 #include "cuda/host/tensor_map.hpp"
 #include "cuda/small_batch/resident/search.hpp"
+#include "cuda/tuning/tuning.hpp"
 
 namespace kronsparse::cuda::resident {
 namespace {
@@ -25,18 +27,16 @@ TensorView x_view(const Product& p, const Shape& shape, const void* x) {
           .box = {row_elements, shape.box_rows(), 1, 1}};
 }
 
-/// Seconds of a run. Fitted to 1,248 cuts of 321 problems on an H200: the preferred cut takes 1.001 times as
-/// long as the best in the mean, and 1.05 times at worst.
+/// Seconds of a run.
 double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
+  const tuning::Resident& costs = tuning_of(facts).resident.costs;
   const int d = cut.shape.d;
-  const double start = 1.26e-6 + (d >= 32 ? 0.21e-6 : d >= 8 ? 0.10e-6 : 0);
-  const double l2_rate = 5e12 * relative_l2(facts);  // to all multiprocessors
-  constexpr double weights_share = 0.49,
-                   weights_again = 0.35;  // shares of the time to read them from memory, and from L2
-  constexpr double x_again = 0.097;       // the same for x
-  constexpr double wave_seconds = 0.90e-6, block_seconds = 0.135e-6, pass_seconds = 0.71e-6;
-  // Added to the cost of every pass but the first: products, and sums that meet.
-  const double work_seconds = d >= 64 ? 0.34e-6 : d >= 32 ? 0.30e-6 : d >= 8 ? 0.175e-6 : 0;
+  const double start = costs.start + (d >= 32 ? costs.start_of_32_j : d >= 8 ? costs.start_of_8_j : 0);
+  const double l2_rate = costs.l2_rate * relative_l2(facts);  // to all multiprocessors
+  const double work = d >= 64   ? costs.work_of_64_j
+                      : d >= 32 ? costs.work_of_32_j
+                      : d >= 8  ? costs.work_of_8_j
+                                : 0;
 
   const double size = cut.shape.fragments / 32.0;  // size of a block
   const double blocks = static_cast<double>(blocks_of(cut, p)), passes = cut.passes;
@@ -44,9 +44,10 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double waves = std::ceil(of_each / cut.shape.blocks_at_once());
   const double weights = static_cast<double>(weight_bytes(cut, p));
   const double x = blocks * passes * tile_samples * cut.shape.rows() * row_bytes;
-  return start + weights_share * weights / facts.memory_rate +
-         (weights_again * weights * cut.sample_blocks + x_again * x) / l2_rate + (waves - 1) * wave_seconds +
-         waves * (passes - 1) * pass_seconds + of_each * size * (block_seconds + passes * work_seconds);
+  return start + costs.weights * weights / facts.memory_rate +
+         (costs.weights_again * weights * cut.sample_blocks + costs.x_again * x) / l2_rate +
+         (waves - 1) * costs.wave + waves * (passes - 1) * costs.pass +
+         of_each * size * (costs.block + passes * work);
 }
 
 template <class Visitor>
@@ -55,10 +56,10 @@ void for_each_cut(const Product& p, const GpuFacts& facts, const Cut* packed_as,
   for (const Shape& shape : shapes) {
     if (shape.d != p.d || p.c > shape.terms() || p.c * p.d % row_elements != 0) continue;
     if (!x_view(p, shape, nullptr).strides_fit()) continue;
-    const std::int64_t k_tiles = divided_up(p.b, tile_outputs), tiles = divided_up(p.batch, tile_samples);
+    const std::int64_t k_tiles = quotient_up(p.b, tile_outputs), tiles = quotient_up(p.batch, tile_samples);
     for (std::int64_t sample_blocks = 1; sample_blocks <= tiles; ++sample_blocks) {
-      const std::int64_t passes = divided_up(tiles, sample_blocks);
-      if (divided_up(tiles, passes) != sample_blocks) continue;  // fewer blocks would do
+      const std::int64_t passes = quotient_up(tiles, sample_blocks);
+      if (quotient_up(tiles, passes) != sample_blocks) continue;  // fewer blocks would do
       if (k_tiles > max_blocks / p.a / sample_blocks) continue;
       const Cut cut{.shape = shape,
                     .passes = static_cast<int>(passes),

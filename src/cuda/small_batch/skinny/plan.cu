@@ -15,6 +15,7 @@
 #include "cuda/host/runtime.hpp"
 #include "cuda/host/tensor_core_refusals.hpp"
 #include "cuda/packing/packing.hpp"
+#include "cuda/small_batch/cut_family.hpp"
 #include "cuda/small_batch/skinny/kernel.cuh"
 #include "cuda/small_batch/skinny/search.hpp"
 
@@ -154,7 +155,28 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
 }
 
 }  // namespace
+
 }  // namespace skinny
+
+namespace skinny {
+namespace {
+
+std::vector<CutWay> ways(const Problem& problem, const GpuFacts& facts) {
+  std::vector<CutWay> all;
+  for (const auto& [cut, seconds] : choices(problem, facts))
+    all.push_back({{cut.n_tiles, cut.j_group, cut.cluster, cut.warps_per_row, cut.rows_per_group, cut.groups,
+                    cut.segments, cut.tiles_per_warp},
+                   seconds});
+  return all;
+}
+std::unique_ptr<Executor> executor_of_way(const Problem& problem, Device device, std::size_t way) {
+  return std::make_unique<SkinnyExecutor>(problem, device, choices(problem, gpu(device)).at(way).cut);
+}
+
+}  // namespace
+}  // namespace skinny
+
+CutFamily skinny_cuts() { return {.ways = skinny::ways, .make = skinny::executor_of_way}; }
 
 Implementation skinny_implementation() {
   return {.name = "skinny",

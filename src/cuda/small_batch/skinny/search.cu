@@ -6,32 +6,21 @@
 
 #include "cuda/host/speeds.hpp"
 #include "cuda/small_batch/skinny/search.hpp"
+#include "cuda/tuning/tuning.hpp"
 
 namespace kronsparse::cuda::skinny {
 namespace {
 
 constexpr double max_blocks = 1 << 30;
 
-constexpr double start = 1.6e-6;  // a kernel that does little
-constexpr double l2_latency = 0.45e-6;
-constexpr double dram_latency = 0.8e-6;
-constexpr double other_samples = 1.3;                             // blocks find each other's weights in L2
-constexpr double group_seconds = 0.7e-6;                          // each group but the first
-constexpr double turn_seconds = 1.0e-6, round_seconds = 0.15e-6;  // the same: each but the first
-
-/// Bytes and clocks per second: what an H200 reaches, and other GPUs by their speeds.
-struct Reached {
-  double all_l2 = 4.2e12, l2_of_one = 50e9;  // to all SMs together, to each
-  double weights_of_one = 36e9;              // from DRAM
-  double exchange = 11e9;                    // from an SM to others of its cluster
-  double clock = 1.7e9;
-
-  explicit Reached(const GpuFacts& facts) {
+/// The costs of a GPU: bytes and clocks per second by its speeds.
+struct Costs : tuning::Skinny {
+  explicit Costs(const GpuFacts& facts) : tuning::Skinny(tuning_of(facts).skinny.costs) {
     const double by_clock = relative_clock(facts);
     all_l2 *= relative_l2(facts);
     l2_of_one *= relative_l2_of_one(facts);
     weights_of_one *= by_clock;
-    exchange *= by_clock;
+    exchanged *= by_clock;
     clock *= by_clock;
   }
 };
@@ -39,9 +28,17 @@ struct Reached {
 /// Registers of a thread, approximately.
 double registers_of(int n_tiles) { return n_tiles < 4 ? 168 : 255; }
 /// Clusters of 4 and 8 leave some of each GPU cluster of 16 or 18 SMs idle: 128 blocks take two turns.
-double usable_share(int cluster) { return cluster == 8 ? 0.72 : cluster == 4 ? 0.9 : 1.0; }
+double usable_share(const Costs& costs, int cluster) {
+  return cluster == 8 ? costs.usable_of_8 : cluster == 4 ? costs.usable_of_4 : 1.0;
+}
 /// Seconds for blocks or warps to add up.
-double meeting_seconds(int cluster) { return cluster > 1 ? (0.6 + 0.05 * cluster) * 1e-6 : 0.1e-6; }
+double meeting_seconds(const Costs& costs, int cluster) {
+  return cluster > 1 ? costs.meeting + costs.meeting_of_each * cluster : costs.meeting_of_warps;
+}
+/// Seconds of a thread to store sums of this many parts.
+double finish_seconds(const Costs& costs, int parts) {
+  return (costs.finish_of_part * parts + costs.finish_start) * costs.finish;
+}
 
 /// Neighbouring j of x that are fetched with those of a panel. Sectors of 32 bytes come whole: if features
 /// are contiguous, with every j of the sector.
@@ -54,9 +51,9 @@ double fetched_j_of(const Cut& cut, const Product& p, double samples) {
              : cut.j_group * std::max(1.0, sector / samples);
 }
 
-/// Seconds of a run, from what an SM takes in and what its blocks wait for; fitted to an H200.
+/// Seconds of a run, from what an SM takes in and what its blocks wait for.
 template <class T>
-double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts, const Reached& reached) {
+double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts, const Costs& costs) {
   const double samples = static_cast<double>(std::min<std::int64_t>(p.batch, cut.n_tiles * 8));
   const double chunks = std::ceil(static_cast<double>(p.batch) / (cut.n_tiles * 8));
   const double blocks = static_cast<double>(blocks_of_weights(cut, p)) * chunks;
@@ -68,11 +65,11 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts, cons
       1.0,
       std::floor(std::min({16.0, (static_cast<double>(facts.shared_bytes) + 1024) / (shared.total + 1024.0),
                            65536 / (registers * threads)})));
-  const double sms = std::floor(facts.multiprocessors * usable_share(cut.cluster));
+  const double sms = std::floor(facts.multiprocessors * usable_share(costs, cut.cluster));
   const double rounds = std::ceil(blocks / sms);  // blocks that one SM works on, at once or in turn
   const double turns = std::ceil(rounds / resident);
   const double active = std::min(blocks, sms);
-  const double l2_rate = std::min(reached.all_l2 / active, reached.l2_of_one);
+  const double l2_rate = std::min(costs.all_l2 / active, costs.l2_of_one);
 
   const double weight_bytes = static_cast<double>(bytes_of_block(cut));
   const double fetched_j = fetched_j_of<T>(cut, p, samples);
@@ -86,35 +83,37 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts, cons
   const double loads =
       turns < rounds ? (blocks / active + rounds) / 2 : rounds;  // blocks of an SM, as DRAM sees them
   // The blocks of other samples find the weights in L2.
-  const double weight_rate = facts.memory_rate / active * (chunks > 1 ? other_samples : 1.0);
+  const double weight_rate = facts.memory_rate / active * (chunks > 1 ? costs.other_samples : 1.0);
   const double weights =
-      loads * weight_bytes / std::min({weight_rate, reached.weights_of_one, in_flight / dram_latency});
+      loads * weight_bytes / std::min({weight_rate, costs.weights_of_one, in_flight / costs.memory_latency});
   // Blocks that share an SM stage x while others multiply.
-  const double exposed = turns < rounds ? 0.9 + 0.1 * rounds : rounds;
+  const double exposed = turns < rounds ? costs.exposed + costs.exposed_of_each * rounds : rounds;
   const double x = exposed * x_elements * fetched_j * sizeof(T) / l2_rate;
-  const double exchange = rounds * outputs * cut.warps_per_row * 4 * (cut.cluster - 1) / 2 / reached.exchange;
+  const double exchange = rounds * outputs * cut.warps_per_row * 4 * (cut.cluster - 1) / 2 / costs.exchanged;
 
   // How often a thread waits for x. It has some loads in flight, of 16 bytes or of one element.
   const bool is_copied = cut.vector && cut.run == Tile<T>::vector;
   const double x_loads = x_elements * cut.j_group / Tile<T>::vector / threads;
-  const double waits = is_copied    ? cut.segments * stagings
-                       : cut.vector ? std::max(1.0, x_loads / loads_in_flight(cut.n_tiles))
-                                    : std::max(1.0, x_loads) * (samples > 1 ? 2.5 : 1.5);
-  const double staging = x + turns * waits * l2_latency;
+  const double waits = is_copied ? cut.segments * stagings
+                       : cut.vector
+                           ? std::max(1.0, x_loads / loads_in_flight(cut.n_tiles))
+                           : std::max(1.0, x_loads) * (samples > 1 ? costs.waits_of_samples : costs.waits);
+  const double staging = x + turns * waits * costs.l2_latency;
 
   const double vectors = rounds * weight_bytes / 16;
   const double multiplying =
-      (Tile<T>::tensor_core ? vectors / 32 * cut.n_tiles * 3 : vectors * samples / 32) / reached.clock *
-      std::max(1.0, 8 / warps);
-  const double last_tiles = !is_copied && cut.n_tiles == 1
-                                ? 0
-                                : std::min(tiles_in_flight<T>(cut.n_tiles), cut.tiles_per_warp) * 0.02e-6;
-  const double finishing = outputs / cut.cluster / threads * (0.5 * cut.parts() + 2) * 3e-9;
-  const double meeting = meeting_seconds(cut.cluster);
+      (Tile<T>::tensor_core ? vectors / 32 * cut.n_tiles * costs.tensor_clocks : vectors * samples / 32) /
+      costs.clock * std::max(1.0, costs.fewest_warps / warps);
+  const double last_tiles =
+      !is_copied && cut.n_tiles == 1
+          ? 0
+          : std::min(tiles_in_flight<T>(cut.n_tiles), cut.tiles_per_warp) * costs.last_tile;
+  const double finishing = outputs / cut.cluster / threads * finish_seconds(costs, cut.parts());
+  const double meeting = meeting_seconds(costs, cut.cluster);
   const double barriers =
-      cut.groups * meeting + (cut.groups - 1) * group_seconds + (cut.segments * stagings - 1) * 0.1e-6;
-  return start + dram_latency + staging + std::max(weights, multiplying) + last_tiles + exchange +
-         turns * (finishing + barriers) + (turns - 1) * turn_seconds + (rounds - 1) * round_seconds;
+      cut.groups * meeting + (cut.groups - 1) * costs.group + (cut.segments * stagings - 1) * costs.segment;
+  return costs.start + costs.memory_latency + staging + std::max(weights, multiplying) + last_tiles +
+         exchange + turns * (finishing + barriers) + (turns - 1) * costs.turn + (rounds - 1) * costs.round;
 }
 
 /// A lower bound, in seconds, for the cuts with the same j_group, n_tiles, cluster and warps_per_row. The
@@ -122,10 +121,10 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts, cons
 template <class T>
 class Bound {
  public:
-  Bound(const Cut& cut, const Product& p, const GpuFacts& facts, const Reached& reached) {
+  Bound(const Cut& cut, const Product& p, const GpuFacts& facts, const Costs& costs) : costs_(costs) {
     const double samples = static_cast<double>(std::min<std::int64_t>(p.batch, cut.n_tiles * 8));
     const double chunks = static_cast<double>(ceil_div<std::int64_t>(p.batch, cut.n_tiles * 8));
-    sms_ = std::floor(facts.multiprocessors * usable_share(cut.cluster));
+    sms_ = std::floor(facts.multiprocessors * usable_share(costs, cut.cluster));
     panels_ = static_cast<double>(p.a) * cut.j_groups * cut.cluster * chunks;
     most_warps_ = static_cast<int>(65536 / (registers_of(cut.n_tiles) * 32));
 
@@ -140,28 +139,29 @@ class Bound {
                              std::min<double>(tiles_in_flight<T>(cut.n_tiles), tiles) * tile_bytes;
     const double weights =
         weight_bytes /
-        std::min(facts.memory_rate * (chunks > 1 ? other_samples : 1.0),
-                 std::min(all_rows, sms_) * std::min(reached.weights_of_one, in_flight / dram_latency));
-    const double multiplying =
-        weight_bytes / sms_ / (16 * 32) * (Tile<T>::tensor_core ? cut.n_tiles * 3 : samples) / reached.clock;
+        std::min(facts.memory_rate * (chunks > 1 ? costs.other_samples : 1.0),
+                 std::min(all_rows, sms_) * std::min(costs.weights_of_one, in_flight / costs.memory_latency));
+    const double multiplying = weight_bytes / sms_ / (16 * 32) *
+                               (Tile<T>::tensor_core ? cut.n_tiles * costs.tensor_clocks : samples) /
+                               costs.clock;
 
     const double x_elements = samples * row_tiles * Tile<T>::tile_l;
     const double x_loads = x_elements * cut.j_group / (Tile<T>::vector * 32);
     const bool is_copied = cut.vector && cut.run == Tile<T>::vector;
     waits_of_warp_ = is_copied ? 0 : cut.vector ? x_loads / loads_in_flight(cut.n_tiles) : x_loads;
-    wait_ = l2_latency * (cut.vector ? 1 : samples > 1 ? 2.5 : 1.5);
+    wait_ = costs.l2_latency * (cut.vector ? 1 : samples > 1 ? costs.waits_of_samples : costs.waits);
     // There are as few segments as possible: more than half of what fits is staged at once.
     const double all_x = x_elements * cut.j_group * sizeof(T),
                  memory = static_cast<double>(facts.shared_bytes);
     is_segmented_ = all_x > memory;
     resident_ = static_cast<int>((memory + 1024) / (std::min({all_x, memory / 2, 65536.0}) + 1024));
-    x_ = x_elements * fetched_j_of<T>(cut, p, samples) * sizeof(T) / reached.l2_of_one;
+    x_ = x_elements * fetched_j_of<T>(cut, p, samples) * sizeof(T) / costs.l2_of_one;
     const double row_outputs = Tile<T>::tile_k * samples;
     const double exchange = std::max(1.0, all_rows / sms_) * row_outputs * cut.warps_per_row * 4 *
-                            (cut.cluster - 1) / 2 / reached.exchange;
-    const double finishing = row_outputs / (cut.parts() * 32) * (0.5 * cut.parts() + 2) * 3e-9;
-    group_ = meeting_seconds(cut.cluster) + finishing;
-    common_ = start + dram_latency + std::max(weights, multiplying) + exchange;
+                            (cut.cluster - 1) / 2 / costs.exchanged;
+    const double finishing = row_outputs / (cut.parts() * 32) * finish_seconds(costs, cut.parts());
+    group_ = meeting_seconds(costs, cut.cluster) + finishing;
+    common_ = costs.start + costs.memory_latency + std::max(weights, multiplying) + exchange;
   }
 
   /// A bound for cuts with at least this many groups of rows.
@@ -173,9 +173,9 @@ class Bound {
     const double rounds = std::ceil(panels_ * cut.k_blocks / sms_);
     const double resident = std::max(1, std::min(resident_, most_warps_ / cut.warps()));
     const double turns = resident == 1 ? rounds : std::ceil(rounds / resident);
-    const double exposed = turns < rounds ? 0.9 + 0.1 * rounds : rounds;
+    const double exposed = turns < rounds ? costs_.exposed + costs_.exposed_of_each * rounds : rounds;
     return common_ + staging(cut.groups, exposed, turns, cut.warps()) + turns * finishing(cut.groups) +
-           (rounds - 1) * round_seconds + (turns - 1) * turn_seconds;
+           (rounds - 1) * costs_.round + (turns - 1) * costs_.turn;
   }
 
  private:
@@ -184,8 +184,9 @@ class Bound {
     const double stagings = is_segmented_ ? groups : 1;
     return stagings * exposed * x_ + turns * std::max(1.0, stagings * waits_of_warp_ / warps) * wait_;
   }
-  [[nodiscard]] double finishing(int groups) const { return groups * group_ + (groups - 1) * group_seconds; }
+  [[nodiscard]] double finishing(int groups) const { return groups * group_ + (groups - 1) * costs_.group; }
 
+  const Costs& costs_;
   double sms_ = 0, panels_ = 0;
   int most_warps_ = 0, resident_ = 0;  ///< warps of an SM at once; blocks of an SM, by memory alone
   bool is_segmented_ = false;
@@ -275,20 +276,20 @@ constexpr int max_branches = 4 * 4 * 4 * 4;  // choices of j_group, n_tiles, clu
 
 Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_as) {
   const Product p = planned_product_of(problem);
-  const Reached reached(facts);
+  const Costs costs(facts);
   BestCut<Cut> best;
   dispatch_type(problem.dtype, [&]<class T>() {
     Branches<Cut, max_branches> branches;
     for_each_beginning<T>(p, facts, packed_as, [&](const Cut& cut) {
-      branches.add(cut, Bound<T>(cut, p, facts, reached).seconds());
+      branches.add(cut, Bound<T>(cut, p, facts, costs).seconds());
     });
     branches.visit_promising(best, [&](const Cut& beginning, int branch) {
-      const Bound<T> bound(beginning, p, facts, reached);
+      const Bound<T> bound(beginning, p, facts, costs);
       int number = branch * 64;  // more than the ways to complete a cut
       const auto may_have_groups = [&](int groups) { return !best.excludes(bound.seconds(groups)); };
       const auto may_be = [&](const Cut& cut) { return !best.excludes(bound.seconds(cut)); };
       for_each_completion<T>(beginning, p, facts, packed_as, may_have_groups, may_be, [&](const Cut& cut) {
-        best.offer(cut, predict_cut<T>(cut, p, facts, reached), number++);
+        best.offer(cut, predict_cut<T>(cut, p, facts, costs), number++);
       });
     });
   });
@@ -299,13 +300,13 @@ Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_a
 
 std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts) {
   const Product p = planned_product_of(problem);
-  const Reached reached(facts);
+  const Costs costs(facts);
   std::vector<Choice> all;
   const auto any = [](const auto&) { return true; };
   dispatch_type(problem.dtype, [&]<class T>() {
     for_each_beginning<T>(p, facts, nullptr, [&](const Cut& beginning) {
       for_each_completion<T>(beginning, p, facts, nullptr, any, any, [&](const Cut& cut) {
-        all.push_back({cut, predict_cut<T>(cut, p, facts, reached)});
+        all.push_back({cut, predict_cut<T>(cut, p, facts, costs)});
       });
     });
   });

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda/host/product.hpp"
+#include "cuda/host/quotient.hpp"
 #include "cuda/host/runtime.hpp"
 #include "cuda/small_batch/cut_choice.hpp"
 #include "cuda/small_batch/skinny/tiles.cuh"
@@ -43,7 +44,7 @@ using Choice = CutChoice<Cut>;
 
 template <class Int>
 constexpr Int ceil_div(Int value, Int by) {
-  return (value + by - 1) / by;
+  return static_cast<Int>(quotient_up(value, by));
 }
 
 /// Calls the body with the type of the elements as its template argument.

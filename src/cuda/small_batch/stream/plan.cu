@@ -27,6 +27,12 @@ struct Stream {
   static stream::Choice choose(const Problem& problem, const GpuFacts& facts) {
     return stream::choose(problem, facts);
   }
+  static std::vector<stream::Choice> choices(const Problem& problem, const GpuFacts& facts) {
+    return stream::choices(problem, facts);
+  }
+  static std::vector<int> numbers(const Cut& cut) {
+    return {cut.samples, cut.j_group, cut.cluster, cut.warpgroups, cut.threads, cut.rows, cut.stages};
+  }
   static stream::Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as) {
     return stream::choose(problem, facts, packed_as);
   }
@@ -43,6 +49,7 @@ struct Stream {
 
 }  // namespace
 
+CutFamily stream_cuts() { return cuts_of<Stream>(); }
 Implementation stream_implementation() { return implementation_by_cuts<Stream>(); }
 
 }  // namespace kronsparse::cuda

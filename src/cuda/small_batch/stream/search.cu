@@ -4,7 +4,9 @@
 #include <bit>
 #include <cmath>
 
+#include "cuda/host/quotient.hpp"
 #include "cuda/small_batch/stream/search.hpp"
+#include "cuda/tuning/tuning.hpp"
 
 namespace kronsparse::cuda::stream {
 namespace {
@@ -12,16 +14,14 @@ namespace {
 constexpr std::int64_t max_blocks = std::int64_t{1} << 27;  // blocks of weights
 constexpr int vector = 8;                                   // elements in 16 bytes
 
-constexpr double clock = 1.7e9, registers = 96;
-constexpr double start = 1.12e-6;                              // a kernel that does little
-constexpr double l2_rate_of_one = 44e9, all_l2_rate = 3.4e12;  // to each SM, to all together
-constexpr double box_latency = 0.46e-6, load_latency = 0.5e-6;
-constexpr double exchange_rate = 19e9;  // from an SM to others of its cluster
-constexpr double exchange_seconds = 1.26e-6, collecting_seconds = 1.04e-6, staging_seconds = 1.42e-6;
-constexpr double row_seconds = 0.24e-6, turn_seconds = 1.5e-6;
+constexpr double registers = 96;
+
+using Costs = tuning::Stream;
 
 /// The share of the SMs that clusters can use.
-double usable_share(int cluster) { return cluster == 8 ? 0.72 : cluster == 4 ? 0.9 : 1.0; }
+double usable_share(const Costs& costs, int cluster) {
+  return cluster == 8 ? costs.usable_of_8 : cluster == 4 ? costs.usable_of_4 : 1.0;
+}
 
 /// Neighbouring j of x that are fetched with those of a panel: whole sectors of 32 bytes.
 double fetched_j_of(const Cut& cut, const Product& p) {
@@ -31,43 +31,49 @@ double fetched_j_of(const Cut& cut, const Product& p) {
 }
 
 /// Seconds that the threads take to bring x, turn by turn: they wait for their loads in flight.
-double staging_of(const Cut& cut, double x_elements, double threads, double turns) {
+double staging_of(const Costs& costs, const Cut& cut, double x_elements, double threads, double turns) {
   const bool is_copied = cut.bytes != 0 && cut.run == vector;
   const double loads = x_elements * cut.j_group / vector / threads;
   const double waits = is_copied ? 0 : std::max(1.0, cut.bytes != 0 ? loads / vector : loads) - 1;
-  return staging_seconds + turns * (waits * load_latency + loads * (cut.bytes != 0 ? 37e-9 : 300e-9));
+  return costs.staging + turns * (waits * costs.load_latency +
+                                  loads * (cut.bytes != 0 ? costs.load : costs.load_of_elements));
 }
 
 /// Clocks of a warpgroup's instruction.
-double step_clocks(const Cut& cut) { return std::max(16 + cut.samples / 4.0, cut.samples / 2.0); }
-
-/// Seconds to add up the sums of a cluster's blocks.
-double exchange_of(const Cut& cut, double outputs, double threads) {
-  return cut.cluster == 1 ? 0
-                          : exchange_seconds + outputs * 4 * (1 - 1.0 / cut.cluster) / exchange_rate +
-                                outputs / threads * 8e-9;
+double step_clocks(const Costs& costs, const Cut& cut) {
+  return std::max(costs.step_start + cut.samples * costs.step_sample, cut.samples * costs.step_least);
 }
 
-double storing_of(const Cut& cut, const Product& p, double samples, double outputs, double threads) {
-  return cut.rows * cut.samples / 2 * 5.5e-9 +
-         (cut.collects ? collecting_seconds + outputs / cut.cluster / threads / vector * 20e-9
-          : p.d > 1    ? cut.rows * samples * 50e-9
+/// Seconds to add up the sums of a cluster's blocks.
+double exchange_of(const Costs& costs, const Cut& cut, double outputs, double threads) {
+  return cut.cluster == 1 ? 0
+                          : costs.exchange + outputs * 4 * (1 - 1.0 / cut.cluster) / costs.exchanged +
+                                outputs / threads * costs.added;
+}
+
+double storing_of(const Costs& costs, const Cut& cut, const Product& p, double samples, double outputs,
+                  double threads) {
+  return cut.rows * cut.samples / 2 * costs.stored +
+         (cut.collects ? costs.collecting + outputs / cut.cluster / threads / vector * costs.collected
+          : p.d > 1    ? cut.rows * samples * costs.stored_of_several_j
                        : 0);
 }
 
-/// A factor that is measured, not explained: with many samples and several j a run takes up to 1.7 times as
-/// long, with one j and short sums three quarters of the prediction.
-double margin_of(const Product& p) { return p.batch <= 32 ? 1 : p.d > 1 ? 1.3 : p.c < 512 ? 0.76 : 1; }
-
-/// With two blocks on an SM, a kernel's weights come while the kernel before it still runs.
-double body_of(bool overlaps, double weights, double x, double multiplying) {
-  return overlaps ? std::max(weights, x + multiplying)
-                  : 0.28e-6 + std::max(0.16e-6 + weights, x) + 0.3 * multiplying;
+/// A factor that is measured, not explained.
+double margin_of(const Costs& costs, const Product& p) {
+  return p.batch <= 32 ? 1 : p.d > 1 ? costs.margin_several_j : p.c < 512 ? costs.margin_short : 1;
 }
 
-/// Seconds of a run, from what an SM takes in and what its blocks wait for. Fitted to an H200 (720 runs of 36
-/// problems: the preferred cut takes 1.03 times as long as the best of those tried, in the mean).
+/// With two blocks on an SM, a kernel's weights come while the kernel before it still runs.
+double body_of(const Costs& costs, bool overlaps, double weights, double x, double multiplying) {
+  return overlaps
+             ? std::max(weights, x + multiplying)
+             : costs.waiting + std::max(costs.weights_late + weights, x) + costs.multiplying * multiplying;
+}
+
+/// Seconds of a run, from what an SM takes in and what its blocks wait for.
 double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
+  const Costs& costs = tuning_of(facts).stream.costs;
   const double samples = static_cast<double>(std::min<std::int64_t>(p.batch, cut.samples));
   const double sample_blocks = std::ceil(static_cast<double>(p.batch) / cut.samples);
   const double blocks = static_cast<double>(blocks_of_weights(cut, p)) * sample_blocks;
@@ -76,9 +82,9 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
       std::max(1.0, std::floor(std::min((static_cast<double>(facts.shared_bytes) + 1024) /
                                             (shared_layout(cut).total + 1024.0),
                                         65536 / ((threads + producer_threads) * registers))));
-  const double sms = std::floor(facts.multiprocessors * usable_share(cut.cluster));
+  const double sms = std::floor(facts.multiprocessors * usable_share(costs, cut.cluster));
   const double rounds = std::ceil(blocks / sms), turns = std::ceil(rounds / resident);
-  const double l2_rate = std::min(all_l2_rate / std::min(blocks, sms), l2_rate_of_one);
+  const double l2_rate = std::min(costs.all_l2 / std::min(blocks, sms), costs.l2_of_one);
 
   const double weight_bytes = static_cast<double>(block_chunks(cut)) * chunk_bytes;
   const double weights =
@@ -86,44 +92,48 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
 
   const double x_elements = samples * cut.positions();
   const double x = rounds * x_elements * fetched_j_of(cut, p) * 2 / l2_rate +
-                   (cut.boxes ? box_latency : staging_of(cut, x_elements, threads, turns));
+                   (cut.boxes ? costs.box_latency : staging_of(costs, cut, x_elements, threads, turns));
 
   const double steps = static_cast<double>(block_chunks(cut)) * chunk_steps;
-  const double multiplying = rounds * steps * step_clocks(cut) / clock + turns * cut.rows * row_seconds;
+  const double multiplying =
+      rounds * steps * step_clocks(costs, cut) / costs.clock + turns * cut.rows * costs.row;
   const double outputs = cut.block_outputs() * samples;
-  const double body = body_of(resident >= 2 * rounds, weights, x, multiplying);
-  return margin_of(p) *
-         (start + body +
-          turns * (exchange_of(cut, outputs, threads) + storing_of(cut, p, samples, outputs, threads)) +
-          (turns - 1) * turn_seconds);
+  const double body = body_of(costs, resident >= 2 * rounds, weights, x, multiplying);
+  return margin_of(costs, p) * (costs.start + body +
+                                turns * (exchange_of(costs, cut, outputs, threads) +
+                                         storing_of(costs, cut, p, samples, outputs, threads)) +
+                                (turns - 1) * costs.turn);
 }
 
 /// A lower bound, in seconds, for the cuts with the same samples, j group and split of l.
 class Bound {
  public:
   Bound(const Cut& cut, const Product& p, const GpuFacts& facts)
-      : p_(p),
-        margin_(margin_of(p)),
+      : costs_(tuning_of(facts).stream.costs),
+        p_(p),
+        margin_(margin_of(costs_, p)),
         memory_seconds_(1 / facts.memory_rate),
-        sample_blocks_(static_cast<double>(divided_up(p.batch, cut.samples))),
-        sms_(std::floor(facts.multiprocessors * usable_share(cut.cluster))),
+        sample_blocks_(static_cast<double>(quotient_up(p.batch, cut.samples))),
+        sms_(std::floor(facts.multiprocessors * usable_share(costs_, cut.cluster))),
         panels_(static_cast<double>(p.a) * cut.j_groups * cut.cluster),
-        chunk_seconds_(chunk_steps * step_clocks(cut) / clock),
+        chunk_seconds_(chunk_steps * step_clocks(costs_, cut) / costs_.clock),
+        all_l2_seconds_(1 / costs_.all_l2),
+        l2_seconds_of_one_(1 / costs_.l2_of_one),
         shared_bytes_(static_cast<double>(facts.shared_bytes)),
         shared_x_(cut.j_group * (cut.positions() / 8) * (cut.samples * 16.0 + 16)) {
     constexpr double most_threads = max_warpgroups * 128;
     const double samples = static_cast<double>(std::min<std::int64_t>(p.batch, cut.samples));
     const double x_elements = samples * cut.positions();
     x_bytes_ = x_elements * fetched_j_of(cut, p) * 2;
-    staging_ = cut.boxes ? box_latency : staging_of(cut, x_elements, most_threads, 0);
-    staging_of_turn_ = cut.boxes ? 0 : staging_of(cut, x_elements, most_threads, 1) - staging_;
+    staging_ = cut.boxes ? costs_.box_latency : staging_of(costs_, cut, x_elements, most_threads, 0);
+    staging_of_turn_ = cut.boxes ? 0 : staging_of(costs_, cut, x_elements, most_threads, 1) - staging_;
     // The end of a block grows with its rows, and with the rows of a warpgroup.
     const auto ending = [&](int rows, double block_rows) {
       Cut with_rows = cut;
       with_rows.rows = rows;
       const double outputs = block_rows * tile_k * samples;
-      return exchange_of(with_rows, outputs, most_threads) +
-             storing_of(with_rows, p, samples, outputs, most_threads);
+      return exchange_of(costs_, with_rows, outputs, most_threads) +
+             storing_of(costs_, with_rows, p, samples, outputs, most_threads);
     };
     ending_ = ending(0, 0);
     ending_of_row_ = ending(1, 0) - ending_;
@@ -132,13 +142,13 @@ class Bound {
 
   /// Whatever the rows of a block.
   [[nodiscard]] double seconds(const Cut& cut) const {
-    const double all_rows = panels_ * static_cast<double>(divided_up(p_.b, tile_k) * cut.j_group);
+    const double all_rows = panels_ * static_cast<double>(quotient_up(p_.b, tile_k) * cut.j_group);
     const double chunks = all_rows * cut.chunks;
     const double weights =
         chunks * chunk_bytes *
-        std::max(memory_seconds_, sample_blocks_ / std::min(all_l2_rate, sms_ * l2_rate_of_one));
+        std::max(memory_seconds_, sample_blocks_ / std::min(costs_.all_l2, sms_ * costs_.l2_of_one));
     const double multiplying = chunks * sample_blocks_ / sms_ * chunk_seconds_;
-    return seconds(weights, x_bytes_ / l2_rate_of_one, multiplying, 1, true, 1, 1);
+    return seconds(weights, x_bytes_ / costs_.l2_of_one, multiplying, 1, true, 1, 1);
   }
   /// A bound for cuts with these rows and warpgroups, before stages and other threads are known.
   [[nodiscard]] double seconds_of_rows(const Cut& cut) const {
@@ -155,7 +165,7 @@ class Bound {
     int resident = cut.warpgroups == 1 ? of_one : cut.warpgroups == 2 ? of_two : of_four;
     while (resident > 1 && resident * (shared + 1024) > shared_bytes_ + 1024) --resident;
     const double turns = resident == 1 ? rounds : std::ceil(rounds / resident);
-    const double byte_seconds = std::max(std::min(blocks, sms_) * (1 / all_l2_rate), 1 / l2_rate_of_one);
+    const double byte_seconds = std::max(std::min(blocks, sms_) * all_l2_seconds_, l2_seconds_of_one_);
     const double weights = bytes * std::max(of_weights * memory_seconds_, rounds * byte_seconds);
     return seconds(weights, rounds * x_bytes_ * byte_seconds, rounds * chunks * chunk_seconds_, turns,
                    resident >= 2 * rounds, cut.rows, cut.block_rows());
@@ -165,17 +175,19 @@ class Bound {
   [[nodiscard]] double seconds(double weights, double x, double multiplying, double turns, bool may_overlap,
                                int rows, int block_rows) const {
     x += staging_ + turns * staging_of_turn_;
-    multiplying += turns * rows * row_seconds;
-    const double alone = body_of(false, weights, x, multiplying);
-    const double body = may_overlap ? std::min(alone, body_of(true, weights, x, multiplying)) : alone;
+    multiplying += turns * rows * costs_.row;
+    const double alone = body_of(costs_, false, weights, x, multiplying);
+    const double body = may_overlap ? std::min(alone, body_of(costs_, true, weights, x, multiplying)) : alone;
     return margin_ *
-           (start + body +
-            turns * (ending_ + rows * ending_of_row_ + block_rows * ending_of_block_row_ + turn_seconds) -
-            turn_seconds);
+           (costs_.start + body +
+            turns * (ending_ + rows * ending_of_row_ + block_rows * ending_of_block_row_ + costs_.turn) -
+            costs_.turn);
   }
 
+  const Costs& costs_;
   const Product& p_;
-  double margin_, memory_seconds_, sample_blocks_, sms_, panels_, chunk_seconds_, shared_bytes_, shared_x_;
+  double margin_, memory_seconds_, sample_blocks_, sms_, panels_, chunk_seconds_, all_l2_seconds_,
+      l2_seconds_of_one_, shared_bytes_, shared_x_;
   double x_bytes_ = 0, staging_ = 0, staging_of_turn_ = 0;
   double ending_ = 0, ending_of_row_ = 0, ending_of_block_row_ = 0;
 };
@@ -193,7 +205,7 @@ TensorView x_view(const Product& p, const Cut& cut, const void* x) {
 template <class MayBe, class Visitor>
 void for_each_completion(Cut cut, const Product& p, const GpuFacts& facts, const Cut* packed_as,
                          MayBe&& may_be, Visitor&& visit) {
-  const std::int64_t rows = divided_up(p.b, tile_k) * cut.j_group;
+  const std::int64_t rows = quotient_up(p.b, tile_k) * cut.j_group;
   const double panels = static_cast<double>(p.a) * cut.j_groups * cut.cluster;
   const bool is_power = std::has_single_bit(static_cast<unsigned>(cut.j_group));
   for (cut.warpgroups = 1; cut.warpgroups <= max_warpgroups; cut.warpgroups *= 2) {
@@ -202,7 +214,7 @@ void for_each_completion(Cut cut, const Product& p, const GpuFacts& facts, const
       const bool splits_j = is_power && cut.j_group % cut.block_rows() == 0;
       if (cut.block_rows() % cut.j_group != 0 && !splits_j) continue;
       if (cut.rows > 1 && std::int64_t{cut.warpgroups} * cut.rows > rows) break;
-      const std::int64_t k_blocks = divided_up(rows, cut.block_rows());
+      const std::int64_t k_blocks = quotient_up(rows, cut.block_rows());
       if (panels * static_cast<double>(k_blocks) > static_cast<double>(max_blocks)) continue;
       cut.k_blocks = static_cast<int>(k_blocks);
       if (packed_as != nullptr && !same_order(cut, *packed_as)) continue;
@@ -239,7 +251,7 @@ void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit)
     if (j_group > p.d || (j_group > 1 && !is_whole && !is_part)) continue;
     if (packed_as != nullptr && packed_as->j_group != j_group) continue;
     cut.j_group = j_group;
-    cut.j_groups = static_cast<int>(std::min<std::int64_t>(divided_up(p.d, j_group), max_blocks));
+    cut.j_groups = static_cast<int>(std::min<std::int64_t>(quotient_up(p.d, j_group), max_blocks));
     cut.bytes = fits_vectors && (p.d < vector ? is_whole : j_group % vector == 0) ? 16 : fits_halves ? 8 : 0;
     cut.run = cut.bytes != 0 && p.d < vector ? vector / static_cast<int>(p.d) : 1;
     for (cut.samples = 8; cut.samples <= max_batch; cut.samples *= 2) {
@@ -248,7 +260,7 @@ void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit)
         // Half of the samples would do, with half of the cluster.
         if (cut.samples > 8 && cut.samples / 2 >= p.batch && cut.cluster != cut.samples / 4) continue;
         if (packed_as != nullptr && packed_as->cluster != cut.cluster) continue;
-        const std::int64_t chunks = divided_up(divided_up(p.c, chunk_l), cut.cluster);
+        const std::int64_t chunks = quotient_up(quotient_up(p.c, chunk_l), cut.cluster);
         if (chunks > (1 << 16) || (cut.cluster > 1 && (cut.cluster - 1) * chunks * chunk_l >= p.c)) continue;
         cut.chunks = static_cast<int>(chunks);
         if (std::int64_t{cut.j_group} * cut.positions() * cut.samples <= (1 << 17)) visit(cut);
