@@ -24,8 +24,8 @@ struct Sizes {
 /// Multiplies a few neighbouring factors whose product has a pattern, and packs the product.
 ///
 /// Weights that a dtype holds may have products that it does not. So each output of the product (a row, or a
-/// column if it is transposed) is stored times a power of two that brings its largest weight near the middle
-/// of the dtype's range, and the kernel multiplies its sums by the inverse.
+/// column if it is transposed) is stored times a power of two that brings its largest weight near 2^15 in
+/// f16, or near 1, and the kernel multiplies its sums by the inverse.
 struct MergeTask {
   static constexpr int most_factors = 16;
 
