@@ -77,11 +77,21 @@ def log_correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
 
 
 def rank_correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """Spearman's: whether the order of the one is that of the other."""
+    """Spearman's: whether the order of the one is that of the other.
+
+    >>> rank_correlation([(1, 2), (2, 7), (2, 7), (9, 8)])
+    1.0
+    """
     if len(pairs) < 3:
         return None
-    x, y = (np.argsort(np.argsort(column)) for column in np.array(pairs, dtype=float).T)
-    return float(np.corrcoef(x, y)[0, 1])
+    x, y = (_ranks(column) for column in np.array(pairs, dtype=float).T)
+    return round(float(np.corrcoef(x, y)[0, 1]), 12)
+
+
+def _ranks(column: np.ndarray) -> np.ndarray:
+    """Equal numbers share the mean of their ranks, whichever way a machine sorts them."""
+    _, places, counts = np.unique(column, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts + 1) / 2)[places]
 
 
 def log_regression(rows: Sequence[Sequence[float]]) -> Fit | None:
