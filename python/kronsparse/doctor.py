@@ -74,7 +74,7 @@ def _library_findings() -> Iterator[Finding]:
 
 
 def _unusable(backend: str, why_unusable: Callable[[str], str]) -> Iterator[tuple[str, str]]:
-    """The backend where it has no device, and its devices that are there and cannot be used, with the reasons."""
+    """The backend where it has no device, and devices that are there and cannot be used, with reasons."""
     none = why_unusable(f"{backend}:{2**31 - 1}")
     number, why = 0, why_unusable(f"{backend}:0")
     if why == none:
