@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -49,13 +50,20 @@ std::vector<std::string> backend_names() {
   return names;
 }
 
-/// Backends of this build whose devices cannot be used, each with the reason.
+/// Backends of this build without a device, and devices that are there and cannot be used, each with the
+/// reason.
 std::vector<std::pair<std::string, std::string>> unusable_backends(const Selection& selection) {
   std::vector<std::pair<std::string, std::string>> all;
   for (const std::string& backend : backend_names()) {
-    const Device device = Device::parse(backend);
+    Device device = Device::parse(backend);
+    if (!selection.has(device.backend)) continue;
+    const std::string none = why_unusable({device.backend, std::numeric_limits<int>::max()});
     std::string reason = why_unusable(device);
-    if (!reason.empty() && selection.has(device.backend)) all.emplace_back(backend, std::move(reason));
+    if (reason == none) all.emplace_back(backend, reason);
+    for (; reason != none; reason = why_unusable(device)) {
+      if (!reason.empty()) all.emplace_back(device.to_string(), reason);
+      ++device.index;
+    }
   }
   return all;
 }

@@ -92,14 +92,14 @@ class Mirror {
  public:
   explicit Mirror(Device device) : device_(device) {}
 
-  ConstVector operator()(ConstVector host) {
-    host.data = copied(host.data, bytes(host.size, host.dtype));
+  ConstVector operator()(const char* argument, ConstVector host) {
+    host.data = copied(argument, host.data, bytes(host.size, host.dtype));
     return host;
   }
   template <class AsMatrix>
-  AsMatrix operator()(AsMatrix host) {
+  AsMatrix operator()(const char* argument, AsMatrix host) {
     const std::int64_t extent = host.rows == 0 ? 0 : (host.rows - 1) * host.stride + host.cols;
-    host.data = copied(host.data, bytes(extent, host.dtype));
+    host.data = copied(argument, host.data, bytes(extent, host.dtype));
     return host;
   }
   /// The last that was copied, back to where it came from.
@@ -111,11 +111,15 @@ class Mirror {
   static std::size_t bytes(std::int64_t elements, DType dtype) {
     return static_cast<std::size_t>(elements) * size_of(dtype);
   }
-  void* copied(const void* host, std::size_t bytes) {
+  void* copied(const char* argument, const void* host, std::size_t bytes) {
     if (device_.backend == Backend::cpu) return const_cast<void*>(host);
-    Buffer& made = buffers_.emplace_back(bytes, device_);
-    made.copy_from_host(host, bytes);
-    return made.data();
+    try {
+      buffers_.emplace_back(bytes, device_);
+    } catch (const Error& error) {
+      throw Error(error.code(), std::string(argument) + ": no room on the device, " + error.what());
+    }
+    buffers_.back().copy_from_host(host, bytes);
+    return buffers_.back().data();
   }
 
   Device device_;
@@ -143,10 +147,10 @@ void multiply_into(const Array& y, const ConstArray& x, const std::vector<ConstA
   const auto output = matrix<Matrix>("y", y);
   const nb::gil_scoped_release released;
   Mirror mirror(options.device);
-  for (ConstVector& one : vectors) one = mirror(one);
-  if (options.bias) options.bias = mirror(*options.bias);
-  const ConstMatrix input_there = mirror(input);
-  multiply(chain, vectors, input_there, mirror(output), options);
+  for (ConstVector& one : vectors) one = mirror("values", one);
+  if (options.bias) options.bias = mirror("bias", *options.bias);
+  const ConstMatrix input_there = mirror("x", input);
+  multiply(chain, vectors, input_there, mirror("y", output), options);
   mirror.copy_back(output.data);
 }
 
@@ -162,9 +166,9 @@ void gradient_into(const Array& grad_values, const ConstArray& x, const ConstArr
   options.device = Device::parse(device);
   const nb::gil_scoped_release released;
   Mirror mirror(options.device);
-  const ConstMatrix input_there = mirror(input);
-  const ConstMatrix given_there = mirror(given);
-  gradient(pattern, input_there, given_there, mirror(output), options);
+  const ConstMatrix input_there = mirror("x", input);
+  const ConstMatrix given_there = mirror("g", given);
+  gradient(pattern, input_there, given_there, mirror("grad_values", output), options);
   mirror.copy_back(output.data);
 }
 

@@ -6,7 +6,7 @@ import importlib.util
 import platform
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,12 +56,9 @@ def _findings() -> Iterator[Finding]:
     yield from _library_findings()
     for device, description in _native.devices():
         yield Finding(device, True, description)
-    why = _native.why_unusable("cuda:0")
-    if why:
-        yield Finding("cuda", False, why, _cuda_remedy(why))
-    why = _native.why_unusable("opencl:0")
-    if why:
-        yield Finding("opencl", False, why, _opencl_remedy(why))
+    for backend, remedy in (("cuda", _cuda_remedy), ("opencl", _opencl_remedy)):
+        for name, why in _unusable(backend, _native.why_unusable):
+            yield Finding(name, False, why, remedy(why))
     yield from _torch_findings()
 
 
@@ -74,6 +71,19 @@ def _library_findings() -> Iterator[Finding]:
         loaded = loading.loaded_libraries()
         if loaded:
             yield Finding("library", True, f"{loaded[0]}")
+
+
+def _unusable(backend: str, why_unusable: Callable[[str], str]) -> Iterator[tuple[str, str]]:
+    """The backend where it has no device, and devices that are there and cannot be used, with reasons."""
+    none = why_unusable(f"{backend}:{2**31 - 1}")
+    number, why = 0, why_unusable(f"{backend}:0")
+    if why == none:
+        yield backend, why
+    while why != none:
+        if why:
+            yield f"{backend}:{number}", why
+        number += 1
+        why = why_unusable(f"{backend}:{number}")
 
 
 def _cuda_remedy(why: str) -> str:

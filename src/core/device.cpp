@@ -1,7 +1,7 @@
 #include "kronsparse/device.hpp"
 
 #include <limits>
-#include <optional>
+#include <vector>
 
 #include "core/implementation.hpp"
 #include "core/message.hpp"
@@ -23,16 +23,19 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-/// The one device of a backend whose description has the words; nothing where there is none or more.
-std::optional<Device> device_described(Backend backend, std::string_view words) {
-  std::optional<Device> found;
-  for (const DeviceInfo& info : devices()) {
-    if (info.device.backend != backend || lower(info.description).find(lower(words)) == std::string::npos)
-      continue;
-    if (found) return std::nullopt;
-    found = info.device;
-  }
-  return found;
+/// The one device of a backend whose description has the words. `text` is what the user wrote.
+Device device_described(Backend backend, std::string_view words, std::string_view text) {
+  std::vector<Device> found;
+  for (const DeviceInfo& info : devices())
+    if (info.device.backend == backend && lower(info.description).find(lower(words)) != std::string::npos)
+      found.push_back(info.device);
+  if (found.size() == 1) return found.front();
+  std::vector<std::string> names;
+  for (const Device& device : found) names.push_back(device.to_string());
+  throw Error(ErrorCode::parse,
+              message("device: {} given, must have a number or a part of the description of exactly "
+                      "one device; {} is in that of {}",
+                      quoted(text), quoted(words), names.empty() ? "none" : joined(names, ", ")));
 }
 
 }  // namespace
@@ -50,8 +53,7 @@ Device Device::parse(std::string_view text) {
   for (std::size_t number = 0; number < backend_names.size(); ++number) {
     if (backend_names[number] != backend_name) continue;
     if (colon != std::string_view::npos && begins_with_letter(text.substr(colon + 1)))
-      if (const auto described = device_described(static_cast<Backend>(number), text.substr(colon + 1)))
-        return *described;
+      return device_described(static_cast<Backend>(number), text.substr(colon + 1), text);
     const std::int64_t index =
         colon == std::string_view::npos ? 0 : parse_number(text.substr(colon + 1), "device", text);
     if (index > std::numeric_limits<int>::max())

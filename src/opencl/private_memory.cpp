@@ -104,8 +104,8 @@ double seconds_of(const Choice& choice, const Problem& problem, const DeviceFact
   double work = 2.0 * (is_complex(problem.dtype) ? 4 : 1) * static_cast<double>(i_count(problem)) * depth *
                 padded(args.js, tile.j) * padded(args.m, tile.m) * padded(args.n, tile.n);
   const bool in_part = args.js % tile.j != 0 || (choice.axis == Axis::m && args.m < tile.m) ||
-                       (choice.axis == Axis::n && (args.n < tile.n || args.b_row != 1));
-  if (in_part) work *= 2;
+                       (choice.axis == Axis::n && !choice.is_packed && (args.n < tile.n || args.b_row != 1));
+  if (in_part) work *= 8;
   if (choice.axis == Axis::n) work *= 1 + 0.5 / choice.tile_n;  // fewer sums for what is loaded
   const double rate = facts.compute_units * facts.clock_hz * choice.width * 2;
   const Tile item = choice.tile_of_item();

@@ -104,7 +104,9 @@ void find_devices(Found& found) {
         status_name(status));
     return;
   }
+  std::string names;
   for (cl_platform_id platform : platforms) {
+    names += (names.empty() ? "" : ", ") + text_info(platform, CL_PLATFORM_NAME);
     cl_uint count = 0;
     if (api().get_device_ids(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS) continue;
     std::vector<cl_device_id> ids(count);
@@ -113,7 +115,7 @@ void find_devices(Found& found) {
     for (cl_device_id id : ids)
       found.devices.emplace_back(read_facts(static_cast<int>(found.devices.size()), platform, id), id);
   }
-  if (found.devices.empty()) found.reason = "OpenCL's drivers found no device";
+  if (found.devices.empty()) found.reason = message("OpenCL's drivers ({}) found no device", names);
 }
 
 Found& found() {
@@ -196,7 +198,8 @@ std::string why_unusable(int index) {
   const std::lock_guard reading(all.mutex);
   if (!all.reason.empty()) return all.reason;
   if (index < 0 || static_cast<std::size_t>(index) >= all.devices.size()) return {};
-  return all.devices[static_cast<std::size_t>(index)].facts().unusable;
+  const DeviceFacts& facts = all.devices[static_cast<std::size_t>(index)].facts();
+  return facts.unusable.empty() ? "" : message("{} ({}): {}", facts.name, facts.platform, facts.unusable);
 }
 
 std::string to_string(const DeviceFacts& facts) {
