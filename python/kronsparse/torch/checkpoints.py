@@ -60,6 +60,7 @@ def convert_file(
 
     >>> import tempfile
     >>> from safetensors.torch import save_file
+    >>> import tempfile
     >>> folder = tempfile.mkdtemp()
     >>> save_file({"up.weight": torch.randn(64, 16), "up.bias": torch.zeros(64)}, f"{folder}/a.safetensors")
     >>> report = convert_file(f"{folder}/a.safetensors", "monarch", f"{folder}/b.safetensors")
