@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from kronsparse.bench import chains_section, models_section, paper, weights_table
+from kronsparse.bench import chains_section, models_section, opencl_section, paper, weights_table
 from kronsparse.bench.dataset import Measured, collect, halves_over_f32, kinds, latest, of_kind
 from kronsparse.bench.document import Table, markdown_table
 from kronsparse.bench.energy_section import savings
@@ -399,6 +399,12 @@ def kernel(groups: Groups, words: Sequence[str]) -> str:
     return markdown_table(Table(["chosen for", "patterns", "time, median", "at worst"], rows))
 
 
+def opencl(groups: Groups, words: Sequence[str]) -> str:
+    """An OpenCL device `over-floor` or `over-cpu`."""
+    tables = {"over-floor": opencl_section.over_floor, "over-cpu": opencl_section.over_cpu}
+    return markdown_table(tables[words[0]](_joined(groups)))
+
+
 TABLES: dict[str, Callable[[Groups, Sequence[str]], str]] = {
     "gpu-summary": gpu_summary,
     "gpu-sentence": gpu_sentence,
@@ -425,4 +431,5 @@ TABLES: dict[str, Callable[[Groups, Sequence[str]], str]] = {
     "models-sentence": models_sentence,
     "accuracy": accuracy,
     "kernel": kernel,
+    "opencl": opencl,
 }
