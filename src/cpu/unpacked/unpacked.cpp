@@ -25,7 +25,7 @@ double parts(std::int64_t total, std::int64_t part) {
   return std::ceil(static_cast<double>(total) / static_cast<double>(part));
 }
 
-/// Seconds of a run on one thread, fitted to a Xeon with AVX-512: see docs/notes/cpu.md.
+/// Seconds of a run on one thread of a Xeon with AVX-512: see docs/notes/cpu.md.
 double seconds_alone(const Problem& problem, int lanes) {
   constexpr double seconds_per_run = 1e-7, seconds_per_block = 2e-8, seconds_per_row = 2e-9;
   constexpr double seconds_per_step = 1e-9, seconds_per_half = 4e-10, seconds_per_part = 3e-9;

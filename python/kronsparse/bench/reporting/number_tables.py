@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from kronsparse.bench.reporting import chains_section, models_section, paper, weights_table
+from kronsparse.bench.reporting import chains_section, models_section, opencl_section, paper, weights_table
 from kronsparse.bench.reporting.document import Table, markdown_table
 from kronsparse.bench.reporting.energy_section import savings
 from kronsparse.bench.reporting.exam_section import HEADERS, exam_lines, of_grid
@@ -410,6 +410,12 @@ def kernel(groups: Groups, words: Sequence[str]) -> str:
     return markdown_table(Table(["chosen for", "patterns", "time, median", "at worst"], rows))
 
 
+def opencl(groups: Groups, words: Sequence[str]) -> str:
+    """An OpenCL device `over-floor` or `over-cpu`."""
+    tables = {"over-floor": opencl_section.over_floor, "over-cpu": opencl_section.over_cpu}
+    return markdown_table(tables[words[0]](_joined(groups)))
+
+
 TABLES: dict[str, Callable[[Groups, Sequence[str]], str]] = {
     "grid-exam": grid_exam,
     "gpu-summary": gpu_summary,
@@ -437,4 +443,5 @@ TABLES: dict[str, Callable[[Groups, Sequence[str]], str]] = {
     "models-sentence": models_sentence,
     "accuracy": accuracy,
     "kernel": kernel,
+    "opencl": opencl,
 }
