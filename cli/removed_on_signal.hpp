@@ -8,8 +8,8 @@
 namespace kronsparse::cli {
 
 /// While it exists, a signal that ends the process removes one file first; the process then ends as it would
-/// have, by a handler of somebody else's, too. Signals that are ignored (nohup, a shell's background) stay so.
-/// One at a time.
+/// have, by a handler of somebody else's, too. Signals that are ignored (nohup, a shell's background) stay
+/// so. One at a time.
 class RemovedOnSignal {
  public:
   RemovedOnSignal();

@@ -231,7 +231,8 @@ void Block::multiply_in_warp(const MmaIssue& product) {
       if (own.kind == WgmmaIssue::Kind::tf32) {  // 8 terms, of a word each
         const auto number = [](std::uint32_t word) { return std::bit_cast<float>(word & 0xffffe000u); };
         for (int index = 0; index < 4; ++index)
-          left[g + index % 2 * 8][lane % 4 + index / 2 * 4] = number(own.left[static_cast<std::size_t>(index)]);
+          left[g + index % 2 * 8][lane % 4 + index / 2 * 4] =
+              number(own.left[static_cast<std::size_t>(index)]);
         for (int index = 0; index < 2; ++index)
           right[lane % 4 + index * 4][g] = number(own.right[static_cast<std::size_t>(index)]);
         continue;

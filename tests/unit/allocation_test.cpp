@@ -61,7 +61,8 @@ TEST(Allocation, RepeatedRunsAllocateNothing) {
   for (int dtype = 0; dtype < allowed_dtypes; ++dtype)
     for (const char* rest :
          {"batch_first B=37 2x9x17x5 +bias", "batch_last B=37 2x9x17x5", "batch_first B=64 4x48x48x1",
-          "transposed batch_first B=37 1x9x17x32", "batch_first B=37 1x2x2x8*2x2x2x4*4x2x2x2*8x2x2x1 +bias", "gradient batch_last B=37 2x9x17x5"}) {
+          "transposed batch_first B=37 1x9x17x32", "batch_first B=37 1x2x2x8*2x2x2x4*4x2x2x2*8x2x2x1 +bias",
+          "gradient batch_last B=37 2x9x17x5"}) {
       const Problem problem = Problem::parse(std::string(name(static_cast<DType>(dtype))) + " " + rest);
       // The widest element, zeros, for every operand.
       const std::vector<std::complex<double>> input(1 << 16);

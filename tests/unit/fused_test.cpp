@@ -106,7 +106,9 @@ TEST(Fused, EveryBatch) {
           const Plan plan(problem, values.data(), {}, name);
           const Batch of_run{.size = batch};
           const Buffer workspace(plan.workspace_bytes(of_run));
-          plan.run(of_run, {.x = x.data(), .y = to->data(), .workspace = workspace.data(),
+          plan.run(of_run, {.x = x.data(),
+                            .y = to->data(),
+                            .workspace = workspace.data(),
                             .workspace_bytes = workspace.bytes()});
         }
         EXPECT_EQ(y, expected) << problem.to_string();

@@ -35,8 +35,7 @@ struct Fused {
   static constexpr std::string_view name = "fused", columns = "way,samples,ranks,parts,x_buffers,threads";
   static auto all(const Problem& problem) {
     const std::optional<cuda::fused::Cut> cut = cut_of(problem);
-    return cut ? cuda::fused::all_configs(problem, cut->links, facts())
-               : std::vector<cuda::fused::Config>();
+    return cut ? cuda::fused::all_configs(problem, cut->links, facts()) : std::vector<cuda::fused::Config>();
   }
   static double seconds_of(const cuda::fused::Config& one) { return one.seconds; }
   static std::string label_of(const cuda::fused::Config& one) {

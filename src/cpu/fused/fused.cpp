@@ -20,9 +20,7 @@ namespace {
 
 constexpr std::string_view family = "fused";
 
-std::size_t aligned_to_line(std::size_t bytes) {
-  return (bytes + cache_line - 1) / cache_line * cache_line;
-}
+std::size_t aligned_to_line(std::size_t bytes) { return (bytes + cache_line - 1) / cache_line * cache_line; }
 
 /// One product of a chunk.
 struct Product {
@@ -102,12 +100,11 @@ class FusedExecutor final : public ChainExecutor {
 
   void run(const Operands& operands, const Weights& weights) const override {
     const std::int64_t chunks = parts(problem_.batch, cut_.samples);
-    simd::parallel_ranges(chunks, threads_, scratch_bytes(),
-                          [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
-                            for (std::int64_t chunk = first; chunk < last; ++chunk)
-                              run_chunk(operands, static_cast<const std::byte*>(weights.data),
-                                        chunk * cut_.samples, scratch);
-                          });
+    simd::parallel_ranges(
+        chunks, threads_, scratch_bytes(), [&](std::int64_t first, std::int64_t last, std::byte* scratch) {
+          for (std::int64_t chunk = first; chunk < last; ++chunk)
+            run_chunk(operands, static_cast<const std::byte*>(weights.data), chunk * cut_.samples, scratch);
+        });
   }
 
  private:
@@ -121,8 +118,8 @@ class FusedExecutor final : public ChainExecutor {
     return all;
   }
 
-  /// A driver for few samples may read weights in another order: then there is one chunk less, so that the last
-  /// one has more of them.
+  /// A driver for few samples may read weights in another order: then there is one chunk less, so that the
+  /// last one has more of them.
   void make_products() {
     const std::int64_t batch = std::max<std::int64_t>(problem_.batch, 1);
     for (;; cut_.samples = parts(batch, parts(batch, cut_.samples) - 1)) {
@@ -156,7 +153,8 @@ class FusedExecutor final : public ChainExecutor {
     const std::vector<Product>& products = samples < cut_.samples ? rest_ : full_;
     std::byte* const buffers[] = {scratch, scratch + buffer_bytes_};
     std::byte* const driver_scratch = scratch + (scratch_bytes() - driver_bytes_);
-    const Lines x = lines_of(x_matrix(problem_), first, samples), y = lines_of(y_matrix(problem_), first, samples);
+    const Lines x = lines_of(x_matrix(problem_), first, samples),
+                y = lines_of(y_matrix(problem_), first, samples);
 
     RunOperands of_product(operands, Weights{});
     of_product.x = static_cast<const std::byte*>(operands.x) + x.offset;
@@ -207,7 +205,7 @@ class FusedExecutor final : public ChainExecutor {
 
   Problem problem_;
   Cut cut_;
-  bool is_widened_;                   ///< half types: x and y go through floats
+  bool is_widened_;  ///< half types: x and y go through floats
   int threads_ = 1;
   std::vector<Product> full_, rest_;  ///< for whole chunks, and for a last one with fewer samples
   std::vector<std::size_t> offsets_;  ///< of packed values, by link
@@ -224,7 +222,9 @@ Proposal propose(const Problem& problem, Device /*device*/, const PackedOrder* p
   const Cut cut = best_cut(problem);
   // Factors one by one share their work among threads better, and are written around the caches.
   if (std::ranges::all_of(cut.links, [](const Merging& link) { return link.size() == 1; }))
-    return {.refusal = "no neighbours whose product is predicted to be faster than they are, and small enough to keep"};
+    return {
+        .refusal =
+            "no neighbours whose product is predicted to be faster than they are, and small enough to keep"};
   const auto make = [problem, cut] { return std::make_unique<FusedExecutor>(problem, cut); };
   if (packed_as != nullptr && make()->order() != *packed_as) return {.refusal = other_order};
   double packing = 0;

@@ -32,8 +32,8 @@ using Arithmetic = std::conditional_t<sizeof(T) == 2, float, T>;
 /// A row of the product is the row of the first factor, times one factor after the other. `sums` and `next`
 /// have room for one row each.
 template <class T, class Wide = typename Storage<T>::Wide>
-void merge_row(std::span<const Pattern> factors, std::span<const Pattern> products,
-               const void* const* values, std::int64_t row, Wide* sums, Wide* next, Arithmetic<T>* to) {
+void merge_row(std::span<const Pattern> factors, std::span<const Pattern> products, const void* const* values,
+               std::int64_t row, Wide* sums, Wide* next, Arithmetic<T>* to) {
   const auto value = [&](std::size_t factor, std::int64_t index) {
     return Storage<T>::load(static_cast<const T*>(values[factor])[index]);
   };

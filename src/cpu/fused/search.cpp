@@ -48,8 +48,8 @@ std::vector<Merging> best_links(const Problem& problem, std::int64_t samples) {
     std::optional<Merging> link(factors[begin]);
     double given = value_bytes(factors[begin], problem.dtype);
     for (std::size_t next = begin + 1;; ++next) {
-      const bool is_small =
-          link->size() == 1 || value_bytes(link->product(), arithmetic_of(problem.dtype)) <= most_growth * given;
+      const bool is_small = link->size() == 1 ||
+                            value_bytes(link->product(), arithmetic_of(problem.dtype)) <= most_growth * given;
       if (is_small) {
         const double seconds = link_seconds(problem, link->product(), samples) + ends[next].seconds;
         if (seconds < ends[begin].seconds) ends[begin] = {seconds, link, next};
@@ -126,8 +126,8 @@ Cut best_cut(const Problem& problem) {
     const int threads = threads_of(problem, cut);
     // All threads wait for the one that has the last chunk.
     const auto rounds = static_cast<double>(parts(chunks, threads));
-    cut.seconds = threads == 1 ? alone
-                               : seconds_on_threads(alone) * rounds * threads / static_cast<double>(chunks);
+    cut.seconds =
+        threads == 1 ? alone : seconds_on_threads(alone) * rounds * threads / static_cast<double>(chunks);
     if (cut.seconds < best.seconds) best = cut;
     if (size >= batch) break;
   }

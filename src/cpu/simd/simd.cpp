@@ -119,9 +119,10 @@ const std::vector<const Isa*>& usable_isas() {
     std::vector<const Isa*> all;
     for (const Isa* isa : {
 #if defined(__x86_64__)
-             &isa_avx512, &isa_avx2,
+           &isa_avx512, &isa_avx2,
 #endif
-             &isa_baseline})
+               &isa_baseline
+         })
       if (isa->usable()) all.push_back(isa);
     return all;
   }();
@@ -133,8 +134,8 @@ double seconds_alone_on(const Isa& isa, const Problem& problem) {
 }
 
 const Isa& fastest_isa(const Problem& problem) {
-  return **std::ranges::min_element(
-      usable_isas(), {}, [&](const Isa* isa) { return seconds_alone_on(*isa, problem); });
+  return **std::ranges::min_element(usable_isas(), {},
+                                    [&](const Isa* isa) { return seconds_alone_on(*isa, problem); });
 }
 
 template <class Real>
@@ -176,7 +177,8 @@ void narrow(float* from, DType dtype, void* to, std::int64_t count) {
   while (count > 0) {
     // Whole vectors, then the lanes that are left.
     const bool is_whole = count >= kernels.lanes;
-    finish.lanes_valid = static_cast<int>(is_whole ? std::min(count, most) / kernels.lanes * kernels.lanes : count);
+    finish.lanes_valid =
+        static_cast<int>(is_whole ? std::min(count, most) / kernels.lanes * kernels.lanes : count);
     finish.row_length = is_whole ? finish.lanes_valid : kernels.lanes;
     finish.piece = finish.row_length;
     finish.tile = from;
