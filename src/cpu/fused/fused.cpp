@@ -219,20 +219,19 @@ class FusedExecutor final : public ChainExecutor {
 Proposal propose(const Problem& problem, Device /*device*/, const PackedOrder* packed_as) {
   if (problem.operation == Operation::gradient)
     return {.refusal = "multiplies only, the gradient goes factor by factor"};
-  const Cut cut = best_cut(problem);
-  // Factors one by one share their work among threads better, and are written around the caches.
-  if (std::ranges::all_of(cut.links, [](const Merging& link) { return link.size() == 1; }))
+  const std::optional<Cut> cut = best_cut(problem);
+  if (!cut)
     return {
         .refusal =
             "no neighbours whose product is predicted to be faster than they are, and small enough to keep"};
-  const auto make = [problem, cut] { return std::make_unique<FusedExecutor>(problem, cut); };
+  const auto make = [problem, cut] { return std::make_unique<FusedExecutor>(problem, *cut); };
   if (packed_as != nullptr && make()->order() != *packed_as) return {.refusal = other_order};
   double packing = 0;
-  for (const Merging& link : cut.links) {
+  for (const Merging& link : cut->links) {
     packing += packing_seconds(link.product());
     if (link.size() > 1) packing += seconds_on_threads(link.seconds());
   }
-  return {.seconds = cut.seconds, .packing_seconds = packing, .make = make};
+  return {.seconds = cut->seconds, .packing_seconds = packing, .make = make};
 }
 
 }  // namespace

@@ -33,35 +33,43 @@ double link_seconds(const Problem& problem, const Pattern& pattern, std::int64_t
   return simd::seconds_on_one_thread(link);
 }
 
-/// The links that take a chunk of so many samples the least time: of all ways to cut the chain, the best one
-/// of each of its ends.
-std::vector<Merging> best_links(const Problem& problem, std::int64_t samples) {
+/// The neighbours from `begin` on that may be a link: one factor, and products that take few enough bytes.
+std::vector<Merging> links_from(const Problem& problem, std::size_t begin) {
   const std::vector<Pattern>& factors = problem.chain.factors();
+  std::vector<Merging> all{Merging(factors[begin])};
+  std::optional<Merging> link = all.front();
+  double given = value_bytes(factors[begin], problem.dtype);
+  for (std::size_t next = begin + 1; next < factors.size(); ++next) {
+    given += value_bytes(factors[next], problem.dtype);
+    link = link->times(factors[next]);
+    if (!link) break;
+    if (value_bytes(link->product(), arithmetic_of(problem.dtype)) <= most_growth * given)
+      all.push_back(*link);
+  }
+  return all;
+}
+
+/// The links that take a chunk of so many samples the least time: of all ways to cut the chain, the best one
+/// of each of its ends. Nothing where no neighbours may be multiplied together.
+std::vector<Merging> best_links(const Problem& problem, std::int64_t samples) {
+  const std::size_t factors = problem.chain.size();
+  std::vector<std::vector<Merging>> possible;
+  for (std::size_t begin = 0; begin < factors; ++begin) possible.push_back(links_from(problem, begin));
+  if (std::ranges::all_of(possible, [](const auto& links) { return links.size() == 1; })) return {};
   struct End {
     double seconds = std::numeric_limits<double>::infinity();
-    std::optional<Merging> first;
-    std::size_t next = 0;
+    const Merging* first = nullptr;
   };
-  std::vector<End> ends(factors.size() + 1);
+  std::vector<End> ends(factors + 1);
   ends.back().seconds = 0;
-  for (std::size_t begin = factors.size(); begin-- > 0;) {
-    std::optional<Merging> link(factors[begin]);
-    double given = value_bytes(factors[begin], problem.dtype);
-    for (std::size_t next = begin + 1;; ++next) {
-      const bool is_small = link->size() == 1 ||
-                            value_bytes(link->product(), arithmetic_of(problem.dtype)) <= most_growth * given;
-      if (is_small) {
-        const double seconds = link_seconds(problem, link->product(), samples) + ends[next].seconds;
-        if (seconds < ends[begin].seconds) ends[begin] = {seconds, link, next};
-      }
-      if (next == factors.size()) break;
-      given += value_bytes(factors[next], problem.dtype);
-      link = link->times(factors[next]);
-      if (!link) break;
+  for (std::size_t begin = factors; begin-- > 0;)
+    for (const Merging& link : possible[begin]) {
+      const double seconds =
+          link_seconds(problem, link.product(), samples) + ends[begin + link.size()].seconds;
+      if (seconds < ends[begin].seconds) ends[begin] = {seconds, &link};
     }
-  }
   std::vector<Merging> links;
-  for (std::size_t at = 0; at < factors.size(); at = ends[at].next) links.push_back(*ends[at].first);
+  for (std::size_t at = 0; at < factors; at += ends[at].first->size()) links.push_back(*ends[at].first);
   return links;
 }
 
@@ -105,7 +113,7 @@ int threads_of(const Problem& problem, const Cut& cut) {
   return static_cast<int>(std::min<std::int64_t>(threads_for(alone), chunks));
 }
 
-Cut best_cut(const Problem& problem) {
+std::optional<Cut> best_cut(const Problem& problem) {
   // In batch_first a chunk stays in half of L2. In batch_last it is a part of each line of x and y, and long
   // parts are worth more (docs/notes/cpu.md).
   constexpr std::array<std::int64_t, 6> sizes = {16, 32, 64, 128, 256, 512};
@@ -116,6 +124,8 @@ Cut best_cut(const Problem& problem) {
   Cut best;
   best.seconds = std::numeric_limits<double>::infinity();
   best.links = best_links(problem, std::min<std::int64_t>(batch, 64));
+  // Factors one by one share their work among threads better, and are written around the caches.
+  if (std::ranges::all_of(best.links, [](const Merging& link) { return link.size() == 1; })) return {};
   const double bytes = sample_bytes(problem, best.links);
   for (const std::int64_t size : sizes) {
     if (size < fewest) continue;

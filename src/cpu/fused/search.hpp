@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "cpu/fused/merging.hpp"
@@ -27,6 +28,7 @@ struct Cut {
   return (total + part - 1) / part;
 }
 
-[[nodiscard]] Cut best_cut(const Problem& problem);
+/// Nothing where no neighbours are faster multiplied together, or their products would take much more memory.
+[[nodiscard]] std::optional<Cut> best_cut(const Problem& problem);
 
 }  // namespace kronsparse::fused
