@@ -19,9 +19,7 @@ const cuda::GpuFacts& facts() { return cuda::gpu(first_gpu); }
 
 template <class... Numbers>
 std::string label(Numbers... numbers) {
-  std::string text;
-  ((text += (text.empty() ? "" : ",") + std::to_string(numbers)), ...);
-  return text;
+  return joined(std::vector<std::string>{std::to_string(numbers)...}, ",");
 }
 
 const Implementation& implementation(std::string_view name) {
@@ -39,8 +37,8 @@ struct Fused {
   }
   static double seconds_of(const cuda::fused::Config& one) { return one.seconds; }
   static std::string label_of(const cuda::fused::Config& one) {
-    return "fused," +
-           label(one.shape.samples, one.ranks(), one.arguments.parts, one.arguments.x_buffers, one.threads);
+    return message("fused,{}", label(one.shape.samples, one.ranks(), one.arguments.parts,
+                                     one.arguments.x_buffers, one.threads));
   }
   static auto make(const Problem& problem, const cuda::fused::Config& one) {
     return cuda::fused::make_executor(problem, first_gpu, cut_of(problem)->links, one);
@@ -73,9 +71,9 @@ struct Cuts {
   static auto all(const Problem& problem) { return family().ways(problem, facts()); }
   static double seconds_of(const cuda::CutWay& one) { return one.seconds; }
   static std::string label_of(const cuda::CutWay& one) {
-    std::string text;
-    for (const int number : one.numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
-    return text;
+    std::vector<std::string> numbers;
+    for (const int number : one.numbers) numbers.push_back(std::to_string(number));
+    return joined(numbers, ",");
   }
   static auto make(const Problem& problem, std::size_t way) { return family().make(problem, first_gpu, way); }
 };
