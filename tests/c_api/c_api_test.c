@@ -563,8 +563,8 @@ static void test_lists(void) {
   EXPECT(candidates[0].is_measured == 1 && candidates[0].predicted_seconds > 0);
   EXPECT(kronsparse_candidates(NULL, "cpu", candidates, 64, &count) == KRONSPARSE_BAD_POINTER);
   EXPECT(kronsparse_candidates(&chain, "cpu", candidates, 64, &count) == KRONSPARSE_OK && count == of_cpu);
-  for (index = 0; index < count; ++index)
-    EXPECT(strlen(candidates[index].refusal) > 0); /* none in one pass */
+  for (index = 0; index < count; ++index) /* the others take one factor at a time */
+    EXPECT(strlen(candidates[index].refusal) > 0 || strcmp(candidates[index].implementation, "fused") == 0);
 
   EXPECT(kronsparse_steps(&chain, steps, 4, &count) == KRONSPARSE_OK && count == 2);
   EXPECT(steps[0].factor_count == 1 && steps[0].factors[0].a == 2 && steps[1].factors[0].d == 2);

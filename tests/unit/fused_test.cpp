@@ -85,7 +85,7 @@ TEST(Fused, EveryBatch) {
   const Chain chain = Chain::butterfly(16);
   for (const DType dtype : {DType::f32, DType::bf16, DType::complex64})
     for (const Layout layout : {Layout::batch_first, Layout::batch_last})
-      for (const std::int64_t batch : {1, 2, 15, 16, 17, 31, 33, 127, 128, 129, 143, 513, 1023, 1100}) {
+      for (const std::int64_t batch : {0, 1, 2, 15, 16, 17, 31, 33, 127, 128, 129, 143, 513, 1023, 1100}) {
         Problem problem{.chain = chain, .batch = batch, .dtype = dtype};
         problem.layout = layout;
         const std::size_t size = size_of(dtype);

@@ -64,7 +64,7 @@ TEST(Plan, PlannedChainsAreTheFastestByPrediction) {
       whole.chain = chain;
       double sum = 0;
       for (const Problem& step : steps_of(whole)) sum += candidates(step).front().predicted_seconds;
-      EXPECT_DOUBLE_EQ(predicted_seconds(whole), sum);
+      EXPECT_LE(predicted_seconds(whole), sum * (1 + 1e-12));  // less in one pass
       return sum;
     };
     std::vector<Chain> ways{whole.chain};

@@ -265,7 +265,7 @@ def choose(
     """`kernel`, unless the layer is frozen and one product with the factors multiplied out is predicted to be
     faster: then `dense`. Factors that may change are never multiplied out.
 
-    >>> chain = (Pattern(1, 64, 64, 1), Pattern(1, 64, 64, 1))
+    >>> chain = (Pattern(1, 8, 8, 8), Pattern(8, 8, 8, 1))
     >>> choose(chain, torch.float32, "batch_first", torch.device("cpu"), 4096).backend
     'kernel'
     >>> choose(chain, torch.float32, "batch_first", torch.device("cpu"), 4096, is_frozen=True).backend

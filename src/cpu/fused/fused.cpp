@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -29,27 +30,46 @@ struct Product {
   bool has_bias;
 };
 
-/// The products of all links for one number of samples, in the order in which they are computed.
-std::vector<Product> products_of(const Problem& chunk) {
+/// The orders of the links' values, with how many factors each link has: the left one first.
+using Orders = std::vector<std::pair<std::size_t, PackedOrder>>;
+
+/// The products of all links for one number of samples, in the order in which they are computed; of drivers
+/// that read values in these orders, if they are given. Nothing where there is none.
+std::vector<Product> products_of(const Problem& chunk, const Orders* orders) {
   std::vector<Product> all;
-  for (Step& step : make_steps(chunk))
-    all.push_back({simd::make_for_one_thread(step.problem), step.factor, step.problem.bias});
+  for (Step& step : make_steps(chunk)) {
+    auto executor = orders == nullptr
+                        ? simd::make_for_one_thread(step.problem)
+                        : simd::make_for_one_thread(step.problem, (*orders)[step.factor].second);
+    if (executor == nullptr) return {};
+    all.push_back({std::move(executor), step.factor, step.problem.bias});
+  }
   return all;
 }
 
-/// The orders of the links' values, with how many factors each link has.
-using Orders = std::vector<std::pair<std::size_t, PackedOrder>>;
+/// All orders that chains were packed in, in this process: an order is told by its number.
+class KnownOrders {
+ public:
+  static KnownOrders& get() {
+    static KnownOrders once;
+    return once;
+  }
+  std::int64_t number_of(const Orders& orders) {
+    const std::scoped_lock lock(changing_);
+    const auto found = std::ranges::find(all_, orders);
+    if (found != all_.end()) return found - all_.begin();
+    all_.push_back(orders);
+    return static_cast<std::int64_t>(all_.size()) - 1;
+  }
+  Orders orders_of(std::int64_t number) {
+    const std::scoped_lock lock(changing_);
+    return all_.at(static_cast<std::size_t>(number));
+  }
 
-/// A number for them. Equal orders have equal numbers, in this process.
-std::int64_t number_of(const Orders& orders) {
-  static std::mutex changing;
-  static std::vector<Orders> known;
-  const std::scoped_lock lock(changing);
-  const auto found = std::ranges::find(known, orders);
-  if (found != known.end()) return found - known.begin();
-  known.push_back(orders);
-  return static_cast<std::int64_t>(known.size()) - 1;
-}
+ private:
+  std::mutex changing_;
+  std::vector<Orders> all_;
+};
 
 /// Room for the values of a product before they are packed.
 Scratch& merging_scratch() {
@@ -59,12 +79,13 @@ Scratch& merging_scratch() {
 
 class FusedExecutor final : public ChainExecutor {
  public:
-  FusedExecutor(const Problem& problem, Cut cut)
+  /// In these orders, if they are given; Error unsupported where no driver reads one of them.
+  FusedExecutor(const Problem& problem, Cut cut, const Orders* wanted)
       : problem_(problem), cut_(std::move(cut)), is_widened_(arithmetic_of(problem.dtype) != problem.dtype) {
-    make_products();
+    make_products(wanted);
     threads_ = threads_of(problem_, cut_);
     const Orders orders = orders_of(full_);
-    order_ = {.family = family, .numbers = {number_of(orders)}};
+    order_ = {.family = family, .numbers = {KnownOrders::get().number_of(orders)}};
     for (const auto& [factors, order] : orders) {
       offsets_.push_back(order_.bytes);
       order_.bytes += aligned_to_line(order.bytes);
@@ -118,17 +139,19 @@ class FusedExecutor final : public ChainExecutor {
     return all;
   }
 
-  /// A driver for few samples may read weights in another order: then there is one chunk less, so that the
-  /// last one has more of them.
-  void make_products() {
+  /// The last chunk's drivers read the weights in the order of the others. Where there are none for so few
+  /// samples, there is one chunk less.
+  void make_products(const Orders* wanted) {
     const std::int64_t batch = std::max<std::int64_t>(problem_.batch, 1);
     for (;; cut_.samples = parts(batch, parts(batch, cut_.samples) - 1)) {
-      full_ = products_of(chunk_of(problem_, cut_, cut_.samples));
+      full_ = products_of(chunk_of(problem_, cut_, cut_.samples), wanted);
+      if (full_.empty()) throw Error(ErrorCode::unsupported, other_order);
       rest_.clear();
       const std::int64_t rest = batch % cut_.samples;
       if (rest == 0) return;
-      rest_ = products_of(chunk_of(problem_, cut_, rest));
-      if (orders_of(rest_) == orders_of(full_)) return;
+      const Orders orders = orders_of(full_);
+      rest_ = products_of(chunk_of(problem_, cut_, rest), &orders);
+      if (!rest_.empty()) return;
     }
   }
 
@@ -216,22 +239,57 @@ class FusedExecutor final : public ChainExecutor {
   PackedOrder order_;
 };
 
+/// The links that were packed in these orders; nothing where they are not of this chain.
+std::vector<Merging> links_of(const Chain& chain, const Orders& orders) {
+  std::vector<Merging> links;
+  std::size_t at = 0;
+  for (const auto& [factors, order] : orders) {
+    if (at + factors > chain.size()) return {};
+    std::optional<Merging> link(chain[at++]);
+    for (std::size_t more = 1; more < factors && link; ++more) link = link->times(chain[at++]);
+    if (!link) return {};
+    links.push_back(*link);
+  }
+  return at == chain.size() ? links : std::vector<Merging>();
+}
+
+/// An answer for values that are packed already: any batch may have them, if not at its best speed.
+Proposal propose_for(const Problem& problem, const PackedOrder& packed_as) {
+  // Drivers that would not have been chosen for the batch are up to so many times slower.
+  constexpr double slower = 4;
+  if (packed_as.family != family) return {.refusal = other_order};
+  const Orders orders = KnownOrders::get().orders_of(packed_as.numbers[0]);
+  std::vector<Merging> links = links_of(problem.chain, orders);
+  if (links.empty()) return {.refusal = other_order};
+  const Cut cut = best_cut(problem, std::move(links));
+  const auto make = [problem, cut, orders] { return std::make_unique<FusedExecutor>(problem, cut, &orders); };
+  try {
+    if (make()->order() != packed_as) return {.refusal = other_order};
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    return {.refusal = other_order};
+  }
+  const bool is_best = FusedExecutor(problem, cut, nullptr).order() == packed_as;
+  return {.seconds = (is_best ? 1 : slower) * cut.seconds, .make = make};
+}
+
 Proposal propose(const Problem& problem, Device /*device*/, const PackedOrder* packed_as) {
   if (problem.operation == Operation::gradient)
     return {.refusal = "multiplies only, the gradient goes factor by factor"};
-  const std::optional<Cut> cut = best_cut(problem);
-  if (!cut)
+  if (packed_as != nullptr) return propose_for(problem, *packed_as);
+  const std::optional<Cut> found = best_cut(problem);
+  if (!found)
     return {
         .refusal =
             "no neighbours whose product is predicted to be faster than they are, and small enough to keep"};
-  const auto make = [problem, cut] { return std::make_unique<FusedExecutor>(problem, *cut); };
-  if (packed_as != nullptr && make()->order() != *packed_as) return {.refusal = other_order};
+  const Cut& cut = *found;
+  const auto make = [problem, cut] { return std::make_unique<FusedExecutor>(problem, cut, nullptr); };
   double packing = 0;
-  for (const Merging& link : cut->links) {
+  for (const Merging& link : cut.links) {
     packing += packing_seconds(link.product());
     if (link.size() > 1) packing += seconds_on_threads(link.seconds());
   }
-  return {.seconds = cut->seconds, .packing_seconds = packing, .make = make};
+  return {.seconds = cut.seconds, .packing_seconds = packing, .make = make};
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "core/geometry.hpp"
 #include "core/steps.hpp"
@@ -110,10 +111,17 @@ Problem chunk_of(const Problem& problem, const Cut& cut, std::int64_t samples) {
 int threads_of(const Problem& problem, const Cut& cut) {
   const std::int64_t chunks = parts(problem.batch, cut.samples);
   const double alone = chunk_seconds(problem, cut.links, cut.samples) * static_cast<double>(chunks);
-  return static_cast<int>(std::min<std::int64_t>(threads_for(alone), chunks));
+  return static_cast<int>(std::clamp<std::int64_t>(chunks, 1, threads_for(alone)));
 }
 
 std::optional<Cut> best_cut(const Problem& problem) {
+  std::vector<Merging> links = best_links(problem, std::clamp<std::int64_t>(problem.batch, 1, 64));
+  // Factors one by one share their work among threads better, and are written around the caches.
+  if (std::ranges::all_of(links, [](const Merging& link) { return link.size() == 1; })) return {};
+  return best_cut(problem, std::move(links));
+}
+
+Cut best_cut(const Problem& problem, std::vector<Merging> links) {
   // In batch_first a chunk stays in half of L2. In batch_last it is a part of each line of x and y, and long
   // parts are worth more (docs/notes/cpu.md).
   constexpr std::array<std::int64_t, 6> sizes = {16, 32, 64, 128, 256, 512};
@@ -123,9 +131,7 @@ std::optional<Cut> best_cut(const Problem& problem) {
   const std::int64_t batch = std::max<std::int64_t>(problem.batch, 1);
   Cut best;
   best.seconds = std::numeric_limits<double>::infinity();
-  best.links = best_links(problem, std::min<std::int64_t>(batch, 64));
-  // Factors one by one share their work among threads better, and are written around the caches.
-  if (std::ranges::all_of(best.links, [](const Merging& link) { return link.size() == 1; })) return {};
+  best.links = std::move(links);
   const double bytes = sample_bytes(problem, best.links);
   for (const std::int64_t size : sizes) {
     if (size < fewest) continue;

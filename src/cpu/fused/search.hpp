@@ -30,5 +30,7 @@ struct Cut {
 
 /// Nothing where no neighbours are faster multiplied together, or their products would take much more memory.
 [[nodiscard]] std::optional<Cut> best_cut(const Problem& problem);
+/// With these links.
+[[nodiscard]] Cut best_cut(const Problem& problem, std::vector<Merging> links);
 
 }  // namespace kronsparse::fused

@@ -14,6 +14,10 @@ namespace kronsparse::simd {
 [[nodiscard]] double seconds_on_one_thread(const Problem& problem);
 /// The driver that is predicted to take as long as that.
 [[nodiscard]] std::unique_ptr<TaskExecutor> make_for_one_thread(const Problem& problem);
+/// A driver that reads values in this order, of another instruction set or for other batches if need be; null
+/// where there is none.
+[[nodiscard]] std::unique_ptr<TaskExecutor> make_for_one_thread(const Problem& problem,
+                                                                const PackedOrder& order);
 
 /// The floats that `narrow` may read beyond the last one.
 inline constexpr std::int64_t floats_beyond = 16;

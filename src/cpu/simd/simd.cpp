@@ -139,10 +139,19 @@ const Isa& fastest_isa(const Problem& problem) {
 }
 
 template <class Real>
-std::unique_ptr<TaskExecutor> make_tasks(const Problem& problem, const KernelSet<Real>& kernels,
-                                         std::string_view implementation) {
-  if (driver_of(problem, kernels.lanes) == Driver::rows) return make_rows(problem, kernels, implementation);
+std::unique_ptr<TaskExecutor> make_tasks(Driver driver, const Problem& problem,
+                                         const KernelSet<Real>& kernels, std::string_view implementation) {
+  if (driver == Driver::rows) return make_rows(problem, kernels, implementation);
   return make_columns(problem, kernels, implementation, true);
+}
+
+std::unique_ptr<TaskExecutor> make_tasks(Driver driver, const Problem& problem, const Isa& isa) {
+  return is_wide(problem.dtype) ? make_tasks(driver, problem, *isa.f64, isa.name)
+                                : make_tasks(driver, problem, *isa.f32, isa.name);
+}
+
+Driver driver_on(const Isa& isa, const Problem& problem) {
+  return driver_of(problem, is_wide(problem.dtype) ? isa.f64->lanes : isa.f32->lanes);
 }
 
 Storage storage_of(DType dtype) { return dtype == DType::f16 ? Storage::f16 : Storage::bf16; }
@@ -157,8 +166,17 @@ double seconds_on_one_thread(const Problem& given) {
 std::unique_ptr<TaskExecutor> make_for_one_thread(const Problem& given) {
   const Problem problem = with_one_column_as_row(given);
   const Isa& isa = fastest_isa(problem);
-  return is_wide(problem.dtype) ? make_tasks(problem, *isa.f64, isa.name)
-                                : make_tasks(problem, *isa.f32, isa.name);
+  return make_tasks(driver_on(isa, problem), problem, isa);
+}
+
+std::unique_ptr<TaskExecutor> make_for_one_thread(const Problem& problem, const PackedOrder& order) {
+  if (auto fastest = make_for_one_thread(problem); fastest->order() == order) return fastest;
+  for (const Isa* isa : usable_isas())
+    for (const Driver driver : {Driver::rows, Driver::columns}) {
+      if (driver == Driver::columns && problem.layout == Layout::batch_first) continue;
+      if (auto other = make_tasks(driver, problem, *isa); other->order() == order) return other;
+    }
+  return nullptr;
 }
 
 void widen(const void* from, DType dtype, float* to, std::int64_t count) {
