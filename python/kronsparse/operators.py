@@ -18,6 +18,9 @@ __all__ = ["KSOperator", "block_diag", "gradient", "hstack", "multiply", "vstack
 
 Array = NDArray[Any]
 
+_INTEGERS = "biu"
+"""kinds of dtypes without kernels"""
+
 
 class KSOperator(ArrayOperator):
     """The product of Kronecker-sparse factors (a, b, c, d), left factor first, as a linear operator.
@@ -47,7 +50,8 @@ class KSOperator(ArrayOperator):
         self.device = device
         arrays = [_factor(index, values) for index, values in enumerate(factors)]
         self.chain: Chain = Chain(Pattern.of(values.shape) for values in arrays)
-        super().__init__(self.chain.shape, np.result_type(*arrays))
+        dtype = np.result_type(*arrays)
+        super().__init__(self.chain.shape, np.dtype(np.float64) if dtype.kind in _INTEGERS else dtype)
         self.factors = [values.astype(self.dtype, copy=False) for values in arrays]
 
     def _apply(self, x: Array, operation: str, layout: str) -> Array:
@@ -200,9 +204,7 @@ class KSOperator(ArrayOperator):
 
 def _factor(index: int, values: ArrayLike) -> Array:
     array = np.ascontiguousarray(values)
-    if array.dtype.kind in "biu":  # there are no kernels for these
-        array = array.astype(np.float64)
-    if array.dtype.name not in DTYPES:
+    if array.dtype.kind not in _INTEGERS and array.dtype.name not in DTYPES:
         raise ValueError(f"factors[{index}]: dtype {array.dtype} given, must be one of {', '.join(DTYPES)}")
     return array
 
