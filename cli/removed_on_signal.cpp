@@ -44,7 +44,7 @@ void remove_and_end(int signal) {
 
 /// Whether a signal of which somebody has asked `action` ends the process. Compilers inside of OpenCL's
 /// drivers install handlers that remove files of their own, and then end it as these signals do by default.
-/// Of any other handler nobody knows.
+/// Other handlers may go on.
 bool ends_process_by(const struct sigaction& action, int signal) {
   constexpr std::array always = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGABRT, SIGXCPU, SIGXFSZ};
   if ((action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_IGN) return false;

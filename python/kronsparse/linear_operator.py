@@ -33,7 +33,7 @@ except ImportError:
 
 Array = NDArray[Any]
 
-# Of DLPack's kinds of devices: memory of the CPU, and that which CUDA and ROCm pin.
+# DLPack's kinds of devices: memory of the CPU, and that which CUDA and ROCm pin.
 HOST_MEMORY = (1, 3, 11)
 
 

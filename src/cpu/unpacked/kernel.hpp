@@ -21,7 +21,7 @@ KRONSPARSE_INLINE Vector<Real> widen_few(const unsigned char* source, int64_t co
   constexpr int64_t bytes = storage == Storage::same ? static_cast<int64_t>(sizeof(Real)) : 2;
   unsigned char few[lanes<Real> * bytes] = {};
 #if defined(__AVX512F__) && KRONSPARSE_VECTOR_BYTES == 64
-  // What is stored in pieces is not there yet when a vector of it is wanted.
+  // Values stored in pieces are not there yet when a vector of them is wanted.
   const auto mask = static_cast<uint32_t>((1U << count) - 1);
   if constexpr (storage != Storage::same) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(few),
@@ -68,7 +68,7 @@ KRONSPARSE_INLINE void store_few(Real* target, Vector<Real> v, int64_t count) {
 #endif
 }
 
-/// Where the terms of sums lie: of rows in one operand, for all of them in the other.
+/// The places of the terms of sums: of rows in one operand, for all of them in the other.
 struct Steps {
   int64_t row;
   int64_t term;

@@ -1,4 +1,4 @@
-// What was measured of the kernels, as data: for each architecture the constants of every cost model, and
+// Measurements of the kernels, as data: for each architecture the constants of every cost model, and
 // where they came from.
 //
 // Formulas lie beside the kernels (search.cu, plan.cu) and have no fitted numbers; these lie here, a file for
@@ -40,7 +40,7 @@ struct FittedGpu {
   std::array<int, 16> clusters_at_once;
 };
 
-/// Where constants came from.
+/// The origin of constants.
 struct Evidence {
   const char* date;       ///< of the fit
   const char* fitted_to;  ///< what was measured
