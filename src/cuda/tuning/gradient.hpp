@@ -33,7 +33,7 @@ struct GradientMma {
   double l2_rate;     ///< in copy rates
   double memory;      ///< in times of a copy
   double mixed;       ///< share of the work that could overlap but does not
-  /// Seconds measured beyond all of this: rows, columns, runs of 16 j and of fewer.
+  /// Corrections beyond all of this, measured: rows, columns, runs of 16 j and of fewer.
   double of_rows, of_columns, of_16_j, of_runs;
 };
 
