@@ -8,6 +8,7 @@ well the cost model does there.
   kronsparse-bench regret --seed 7                                 a sample of the grid, random, small batches
   kronsparse-bench regret --suites random --seed 7 --count 30 --dtypes f16
   kronsparse-bench regret --suites problems.txt --device cpu
+  kronsparse-bench regret --suites problems.txt --kind small       as small batches are timed, from CUDA graphs
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from kronsparse.bench.problems.suites import SUITES, Suite, find_suite
 from kronsparse.checks import LAYOUTS
 
 USUAL = "sample,random,small-batch"
+KINDS = ("time", "small")
 RANDOM_PROBLEMS = 50
 WITHIN = 8.0
 
@@ -40,6 +42,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--dtypes", type=words(DTYPES), metavar="LIST", help="dtypes to run (default: the suites')")
     add("--layouts", type=words(LAYOUTS), metavar="LIST", help="layouts to run (default: the suites')")
     add("--batch", type=count, metavar="N", help="number of samples (default: the suites')")
+    kind = "how to time: time, or small (small batches, from a CUDA graph; default: as the suite says)"
+    add("--kind", choices=KINDS, help=kind)
     within = f"time candidates predicted to take up to N times as long as the choice (default {WITHIN:g})"
     add("--within", type=float, default=WITHIN, metavar="N", help=within)
     add("--budget", type=duration, default=math.inf, metavar="TIME", help="time after which to stop")
@@ -52,7 +56,7 @@ def chosen_suites(options: argparse.Namespace) -> dict[str, Suite]:
     """By name, in the order given; refuses what has no time to regret."""
     found = {}
     for name in options.suites.split(","):
-        suite = find_suite(name)
+        suite = find_suite(name).of_kind(options.kind)
         if suite.kind == "energy":
             timed = ", ".join(one for one, suite in SUITES.items() if suite.kind != "energy")
             raise ValueError(f"--suites {name}: measures joules; must be one of {timed}, or a file")

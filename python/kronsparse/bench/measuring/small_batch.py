@@ -10,11 +10,11 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor
 
-from kronsparse.bench.measuring.answers import TORCH_DTYPES, Checker, Errors, is_right, is_sound
+from kronsparse.bench.measuring.answers import TORCH_DTYPES, Checker, Errors, is_sound
 from kronsparse.bench.measuring.arena import draw_values
 from kronsparse.bench.measuring.c_api import KronsparseError, Library, Plan
 from kronsparse.bench.measuring.ceilings import Ceilings
-from kronsparse.bench.measuring.contest import Contender, first_line, make_plan
+from kronsparse.bench.measuring.contest import Contender, first_line, judged_beside_torch, make_plan
 from kronsparse.bench.measuring.devices import Device, Rotation
 from kronsparse.bench.measuring.timing import Timing
 from kronsparse.bench.problems.problem import Problem
@@ -114,8 +114,8 @@ def ours_of(
             calls.append(call_of(plan))
         contender.implementation = plan.implementation
         contender.predicted_s = library.predict(problem.text(mode), implementation, device.name)
-        allowed = contest.checkers[0].errors_of_torch()
-        contest.contest(contender, calls, lambda mine: is_right(mine, allowed, problem.dtype))
+        _, right = judged_beside_torch(problem, mode, device, contest.checkers[0])
+        contest.contest(contender, calls, right)
     except KronsparseError as error:
         contender.drop("unavailable", first_line(error))
     return contender
