@@ -1,6 +1,6 @@
 """Times a training step of a Llama model with adapters on q_proj and v_proj: PEFT's BOFT with one and two
-factors, the same as chains (`kronsparse.peft.accelerate`), and LoRA. With one factor PEFT's BOFT is timed with
-the extension that it compiles, and without.
+factors, the same as chains (`kronsparse.peft.accelerate`), and LoRA. With one factor PEFT's BOFT is timed
+with the extension that it compiles, and without.
 
 The model has the sizes of Llama-3.2-3B and random weights in bf16; a step is forward, backward and AdamW on 4
 x 768 tokens, by the host's clock. Losses and gradients of our BOFT are compared with PEFT's before anything
@@ -29,8 +29,8 @@ from kronsparse.bench.options import add_output, count, words
 from kronsparse.bench.reporting.document import Table, markdown_table
 from kronsparse.bench.results.rows import Row
 
-# PEFT compiles an extension for BOFT. Where it cannot, it takes one factor, and puts its matrix together block by
-# block.
+# PEFT compiles an extension for BOFT. Where it cannot, it takes one factor, and puts its matrix together
+# block by block.
 CONTENDERS = ("lora", "boft1 ours", "boft1 peft", "boft1 peft uncompiled", "boft2 ours", "boft2 peft")
 SIZES: dict[str, dict[str, Any]] = {
     "3b": {
