@@ -48,12 +48,14 @@ class _FastBlockDiagonal(torch.autograd.Function):
 
 
 class CopiedBoft(_Boft):
-    """The arithmetic of peft 0.21's BOFT: dense permutations and rotations of n x n."""
+    """The arithmetic of peft 0.21's BOFT: dense permutations and rotations of n x n. Block-diagonal matrices
+    are put together by its extension for CUDA, or block by block where that was not compiled."""
 
     permutations: Tensor
 
-    def __init__(self, base: nn.Linear, factors: int, size: int) -> None:
+    def __init__(self, base: nn.Linear, factors: int, size: int, is_compiled: bool = True) -> None:
         super().__init__(base, factors, size)
+        self.is_compiled = is_compiled
         features = base.in_features
         made = torch.zeros(factors, features, features, device=base.weight.device)
         for level in range(factors):
@@ -70,7 +72,10 @@ class CopiedBoft(_Boft):
         eye = torch.eye(size, device=x.device).expand_as(skew)
         orthogonal = torch.linalg.solve(eye + skew, eye - skew, left=False).view(factors, count, size, size)
         rotation = torch.eye(count * size, device=x.device, dtype=x.dtype)
-        diagonal = _FastBlockDiagonal.apply(orthogonal).to(x)  # type: ignore[no-untyped-call]
+        if self.is_compiled:
+            diagonal = _FastBlockDiagonal.apply(orthogonal).to(x)  # type: ignore[no-untyped-call]
+        else:
+            diagonal = torch.block_diag(*torch.unbind(orthogonal.squeeze(0))).unsqueeze(0).to(x)
         permutations = self.permutations.to(x)
         matrices = torch.bmm(permutations, torch.bmm(diagonal, permutations.permute(0, 2, 1)))
         matrix = matrices[0]
@@ -108,7 +113,8 @@ def has_peft() -> bool:
 
 
 def adapt(model: nn.Module, contender: str, size: int, rank: int, copied: bool) -> tuple[nn.Module, str]:
-    """The model with adapters of a contender, and what they are: "boft1 ours", "boft1 peft", "lora"."""
+    """The model with adapters of a contender, and what they are: "boft1 ours", "boft1 peft", "boft1 peft
+    uncompiled", "lora"."""
     kind, _, whose = contender.partition(" ")
     seed = torch.initial_seed()
     torch.manual_seed(1)
@@ -128,7 +134,7 @@ def _with_copies(model: nn.Module, kind: str, whose: str, size: int, rank: int) 
     elif whose == "ours":
         make, told = (lambda base: OurBoft(base, int(kind[4:]), size)), "kronsparse.peft"
     else:
-        make = lambda base: CopiedBoft(base, int(kind[4:]), size)  # noqa: E731
+        make = lambda base: CopiedBoft(base, int(kind[4:]), size, whose == "peft")  # noqa: E731
         told = "a copy of its arithmetic: peft is not installed"
     for name, module in list(model.named_modules()):
         parent, _, child = name.rpartition(".")
@@ -161,4 +167,8 @@ def _with_peft(model: nn.Module, kind: str, whose: str, size: int, rank: int) ->
                 parameter.copy_(SPREAD * torch.randn(parameter.shape).to(parameter) + ("boft_s" in name))
     if whose == "ours":
         return accelerate(made), f"kronsparse.peft on {version}"
+    if whose == "peft uncompiled":
+        for module in made.modules():
+            if hasattr(module, "fbd_cuda_available"):
+                module.fbd_cuda_available = False
     return made, version
