@@ -32,7 +32,8 @@
 typedef REAL Real;
 
 // Element is the type of pointers, Sum that of arithmetic.
-#if KIND == DTYPE_f16 || KIND == DTYPE_bf16
+#define IS_HALF (KIND == DTYPE_f16 || KIND == DTYPE_bf16)
+#if IS_HALF
 typedef ushort Element;
 typedef float Sum;
 #elif KIND == DTYPE_f64
@@ -59,15 +60,32 @@ typedef float Sum;
   (JOIN(as_uint, suffix)(JOIN(as_float, suffix)(((bits)&0x7fffu) << 13) * 0x1p112f) | ((bits)&0x8000u) << 16 | \
    ((is_special)&0x7f800000u))
 
-INLINE Sum load(const global Element* from, long index) {
-#if KIND == DTYPE_f16 && IS_CPU
+#if IS_HALF
+// The number that an element is, without memory in between.
+INLINE Sum number_of(ushort element) {
+#if KIND == DTYPE_bf16
+  return as_float((uint)element << 16);
+#elif IS_CPU
   // Drivers of CPUs call vload_half, in the innermost loop.
-  const uint bits = from[index];
+  const uint bits = element;
   return FROM_HALF(, bits, (bits & 0x7c00u) == 0x7c00u ? 0xffffffffu : 0u);
-#elif KIND == DTYPE_f16
-  return vload_half(index, (const global half*)from);
-#elif KIND == DTYPE_bf16
-  return as_float((uint)from[index] << 16);
+#else
+  return vload_half(0, (const half*)&element);
+#endif
+}
+
+#if KIND == DTYPE_bf16
+// To nearest, ties to even. A nan must not be rounded up to an infinity.
+INLINE ushort bf16_of(Sum number) {
+  const uint bits = as_uint(number);
+  return (isnan(number) ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+}
+#endif
+#endif
+
+INLINE Sum load(const global Element* from, long index) {
+#if IS_HALF
+  return number_of(from[index]);
 #elif IS_COMPLEX
   return vload2(index, from);
 #else
@@ -79,9 +97,7 @@ INLINE void store(global Element* to, long index, Sum value) {
 #if KIND == DTYPE_f16
   vstore_half_rte(value, index, (global half*)to);
 #elif KIND == DTYPE_bf16
-  const uint bits = as_uint(value);
-  // To nearest, ties to even. A nan must not be rounded up to an infinity.
-  to[index] = isnan(value) ? (ushort)(bits >> 16 | 0x40) : (ushort)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  to[index] = bf16_of(value);
 #elif IS_COMPLEX
   vstore2(value, index, to);
 #else
