@@ -53,7 +53,15 @@ typedef float Sum;
 #define IS_COMPLEX (KIND == DTYPE_complex64 || KIND == DTYPE_complex128)
 #define ELEMENT_PARTS (IS_COMPLEX ? 2 : 1)  // what one element is to a pointer
 
-// The number whose f16 has these bits: scaled by a product, which makes subnormal numbers normal, and what has all
+// Drivers of CPUs call vload_half and vstore_half, in the innermost loop. Clang, which they are made of, knows instructions
+// that convert f16 where the CPU has them.
+#if IS_CPU && defined(__clang__) && (defined(__F16C__) || defined(__aarch64__))
+#define CONVERTS_F16 1
+#else
+#define CONVERTS_F16 0
+#endif
+
+// Else by hand. The number whose f16 has these bits: scaled by a product, which makes subnormal numbers normal, and what has all
 // exponent bits keeps all. Vectors are compared to all bits, scalars to one.
 #define FROM_HALF(suffix, bits, is_special)                                                                   \
   JOIN(as_float, suffix)                                                                                      \
@@ -65,8 +73,9 @@ typedef float Sum;
 INLINE Sum number_of(ushort element) {
 #if KIND == DTYPE_bf16
   return as_float((uint)element << 16);
+#elif CONVERTS_F16
+  return __builtin_load_halff((const half*)&element);
 #elif IS_CPU
-  // Drivers of CPUs call vload_half, in the innermost loop.
   const uint bits = element;
   return FROM_HALF(, bits, (bits & 0x7c00u) == 0x7c00u ? 0xffffffffu : 0u);
 #else
@@ -74,13 +83,8 @@ INLINE Sum number_of(ushort element) {
 #endif
 }
 
-#if KIND == DTYPE_bf16
-// To nearest, ties to even. A nan must not be rounded up to an infinity.
-INLINE ushort bf16_of(Sum number) {
-  const uint bits = as_uint(number);
-  return (isnan(number) ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-}
-#endif
+// The bf16 bits of numbers, to nearest, ties to even. A nan must not be rounded up to an infinity.
+#define BF16_OF(bits, is_nan) (((is_nan) ? (bits) | 0x400000u : (bits) + 0x7fffu + ((bits) >> 16 & 1u)) >> 16)
 #endif
 
 INLINE Sum load(const global Element* from, long index) {
@@ -94,10 +98,12 @@ INLINE Sum load(const global Element* from, long index) {
 }
 
 INLINE void store(global Element* to, long index, Sum value) {
-#if KIND == DTYPE_f16
+#if KIND == DTYPE_f16 && CONVERTS_F16
+  __builtin_store_halff(value, (global half*)to + index);
+#elif KIND == DTYPE_f16
   vstore_half_rte(value, index, (global half*)to);
 #elif KIND == DTYPE_bf16
-  to[index] = bf16_of(value);
+  to[index] = (ushort)BF16_OF(as_uint(value), isnan(value));
 #elif IS_COMPLEX
   vstore2(value, index, to);
 #else

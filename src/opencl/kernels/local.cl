@@ -221,8 +221,8 @@ INLINE void store_four(global Element* to, Four four) {
 #if KIND == DTYPE_f16
   vstorea_half4_rte(four, 0, (global half*)to);
 #elif KIND == DTYPE_bf16
-  *(global uint2*)to =
-      (uint2)(bf16_of(four.x) | (uint)bf16_of(four.y) << 16, bf16_of(four.z) | (uint)bf16_of(four.w) << 16);
+  const uint4 bits = BF16_OF(as_uint4(four), isnan(four));
+  *(global uint2*)to = bits.even | bits.odd << 16;
 #else
   *(global Four*)to = four;
 #endif
