@@ -137,8 +137,8 @@ class Run {
     Factorization found{chain, dtype_of<T>, {}, 0, 0, std::numeric_limits<double>::infinity(), {}};
     const Chain& reduced = reduction_.chain;
     const Pattern whole = reduced.product().value();
-    std::vector<T> copy;
-    const std::vector<T>& values = matrix_.values_of(whole, copy);
+    Values<T> copy;
+    const Values<T>& values = matrix_.values_of(whole, copy);
     const double norm = matrix_.norm();
     const double outside = matrix_.squared_norm_outside(whole);
     const auto relative = [&](double squared_error) {
@@ -162,7 +162,7 @@ class Run {
     if (options_.certify && options_.orthonormal)
       found.upper_bound = upper_bound(found.split_errors, relative(outside));
 
-    std::vector<std::vector<T>> factors = hierarchy.factors();
+    std::vector<Values<T>> factors = hierarchy.factors();
     double error = relative(matrix_.squared_error_of(reduced, factors));
     for (int sweep = 0; sweep < options_.polish; ++sweep) {
       if (!options_.orthonormal && sweep == 0) hierarchy.make_centre(reduced.size() - 1);
@@ -186,7 +186,7 @@ class Run {
   }
 
  private:
-  double error_at(std::size_t split, const std::vector<T>& values) {
+  double error_at(std::size_t split, const Values<T>& values) {
     const auto& factors = reduction_.chain.factors();
     const auto middle = factors.begin() + static_cast<std::ptrdiff_t>(split);
     const Pattern left = Chain(std::vector<Pattern>(factors.begin(), middle)).product().value();
@@ -208,11 +208,11 @@ class Run {
     return is_in_line ? std::sqrt(std::clamp(bound, 0.0, 1.0)) : bound;
   }
 
-  std::vector<std::vector<T>> lifted(std::vector<std::vector<T>> factors) const {
+  std::vector<Values<T>> lifted(std::vector<Values<T>> factors) const {
     for (std::size_t step = reduction_.steps.size(); step-- > 0;) {
       const auto& [index, before] = reduction_.steps[step];
-      std::vector<T> left;
-      std::vector<T> right;
+      Values<T> left;
+      Values<T> right;
       lift(before[index], before[index + 1], factors[index], left, right);
       factors[index] = std::move(right);
       factors.insert(factors.begin() + static_cast<std::ptrdiff_t>(index), std::move(left));
@@ -220,9 +220,9 @@ class Run {
     return factors;
   }
 
-  static std::vector<std::vector<std::byte>> as_bytes(const std::vector<std::vector<T>>& factors) {
+  static std::vector<std::vector<std::byte>> as_bytes(const std::vector<Values<T>>& factors) {
     std::vector<std::vector<std::byte>> all;
-    for (const std::vector<T>& values : factors) {
+    for (const Values<T>& values : factors) {
       std::vector<std::byte>& bytes = all.emplace_back(values.size() * sizeof(T));
       std::memcpy(bytes.data(), values.data(), bytes.size());
     }
