@@ -12,6 +12,7 @@
 #include "core/text.hpp"
 #include "factorize/dense.hpp"
 #include "factorize/hierarchy.hpp"
+#include "factorize/reflector.hpp"
 #include "kronsparse/error.hpp"
 
 namespace kronsparse {
@@ -186,23 +187,35 @@ class Run {
   }
 
  private:
-  double error_at(std::size_t split, const Values<T>& values) {
+  /// The products of the factors before and behind a split.
+  [[nodiscard]] std::pair<Pattern, Pattern> parts_at(std::size_t split) const {
     const auto& factors = reduction_.chain.factors();
     const auto middle = factors.begin() + static_cast<std::ptrdiff_t>(split);
-    const Pattern left = Chain(std::vector<Pattern>(factors.begin(), middle)).product().value();
-    const Pattern right = Chain(std::vector<Pattern>(middle, factors.end())).product().value();
+    return {Chain(std::vector<Pattern>(factors.begin(), middle)).product().value(),
+            Chain(std::vector<Pattern>(middle, factors.end())).product().value()};
+  }
+
+  double error_at(std::size_t split, const Values<T>& values) {
+    const auto [left, right] = parts_at(split);
     return error_of_split(left, right, values.data(), [&](double work) { progress_(work); });
+  }
+
+  /// What rounding makes of a split's error: what is taken off for the lower bound, and what factors have.
+  [[nodiscard]] double rounding_at(std::size_t split) const {
+    const auto [left, right] = parts_at(split);
+    return (4 * static_cast<double>(left.b + right.c) * std::numeric_limits<double>::epsilon()) +
+           (16 * static_cast<double>(std::numeric_limits<RealOf<T>>::epsilon()));
   }
 
   /// From left to right, or right to left, errors of splits are orthogonal to each other, and each is at most
   /// that of the matrix itself. In other orders the best error of what earlier splits left differs from that
-  /// of the matrix by at most their error: e becomes 2·e + E.
+  /// of the matrix by at most their error: e becomes 2·e + E. Rounding is counted in.
   [[nodiscard]] double upper_bound(const std::vector<double>& errors, double outside) const {
     const bool is_in_line =
         std::ranges::is_sorted(splits_) || std::ranges::is_sorted(splits_, std::ranges::greater{});
     double bound = is_in_line ? outside * outside : outside;
     for (const std::size_t split : splits_) {
-      const double error = errors[split - 1];
+      const double error = errors[split - 1] + rounding_at(split);
       bound = is_in_line ? bound + ((error * error) - (outside * outside)) : (2 * bound) + error;
     }
     return is_in_line ? std::sqrt(std::clamp(bound, 0.0, 1.0)) : bound;
