@@ -53,15 +53,15 @@ struct Fused {
 
 struct FusedWgmma {
   static constexpr std::string_view name = "fused_wgmma",
-                                    columns = "products,row_groups,warpgroups,parts,in_place";
+                                    columns = "products,row_groups,teams,blocks,parts,in_place";
   static auto all(const Problem& problem) {
     return cuda::fused_wgmma::all_cuts(problem, cuda::ways_of(problem), facts());
   }
   static double seconds_of(const cuda::fused_wgmma::Cut& one) { return one.config.seconds; }
   static std::string label_of(const cuda::fused_wgmma::Cut& one) {
     const cuda::fused_wgmma::Arguments& cut = one.config.arguments;
-    return label(cut.steps, one.config.shape.row_groups, one.config.shape.warpgroups, cut.parts,
-                 int{cut.step[cut.steps - 1].in_place});
+    return label(cut.steps, one.config.shape.row_groups, one.config.shape.teams, one.config.blocks_at_once,
+                 cut.parts, int{cut.step[cut.steps - 1].in_place});
   }
   static auto make(const Problem& problem, const cuda::fused_wgmma::Cut& one) {
     return cuda::fused_wgmma::make_executor(problem, first_gpu, one.links, one.config);

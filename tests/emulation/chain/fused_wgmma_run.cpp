@@ -48,12 +48,12 @@ ChainKernel kernel_of(const ProductCase& one, const std::vector<cuda::Link>& lin
             const auto all = std::make_shared<Arguments>(
                 cuda::fused_wgmma::arguments_of(one.problem, config, operands, weights));
             if (cut != nullptr) *cut = cut_of(one, config, *all);
-            const std::int64_t places = std::int64_t{one.multiprocessors} * config.shape.blocks_at_once;
+            const std::int64_t places = std::int64_t{one.multiprocessors} * config.blocks_at_once;
             const auto kernel = one.problem.dtype == DType::bf16
                                     ? cuda::fused_wgmma_bf16_kernel(config.shape_index)
                                     : cuda::fused_wgmma_f16_kernel(config.shape_index);
             return Launch{static_cast<int>(std::clamp<std::int64_t>(places, 1, all->tiles)),
-                          config.shape.warpgroups * cuda::fused_wgmma::warpgroup_threads +
+                          config.shape.warpgroups() * cuda::fused_wgmma::warpgroup_threads +
                               cuda::fused_wgmma::producer_threads,
                           config.shared_bytes, [all, kernel] { kernel(*all); }};
           }};

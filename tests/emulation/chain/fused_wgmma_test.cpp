@@ -99,7 +99,8 @@ TEST(FusedWgmma, Bf16) { run_some(DType::bf16, 3); }
 /// Every config of chains that are cut into parts, and that may compute in place.
 TEST(FusedWgmma, EveryConfig) {
   for (const char* text :
-       {"f16 batch_first B=200 1x384x40x2*2x40x160x1 +bias", "f16 batch_first B=130 1x16x16x16*16x16x16x1"}) {
+       {"f16 batch_first B=200 1x384x40x2*2x40x160x1 +bias", "f16 batch_first B=130 1x16x16x16*16x16x16x1",
+        "f16 batch_first B=130 1x64x16x16*16x16x64x1"}) {
     ProductCase one;
     one.problem = Problem::parse(text);
     one.multiprocessors = 1;
@@ -184,7 +185,7 @@ TEST(FusedWgmmaCoverage, EveryForm) {
     others.emplace(cut.has_mixing, cut.has_padding);
     has_parts = has_parts || cut.parts > 1;
   }
-  EXPECT_EQ(shapes.size(), 2 * 3u);
+  EXPECT_EQ(shapes.size(), 2 * 4u);
   EXPECT_EQ(items.size(), std::size_t{cuda::fused_wgmma::item_shape_count});
   EXPECT_TRUE(steps.contains(1) && steps.contains(2) && steps.contains(3));
   EXPECT_EQ(places.size(), 3u);  // what is in place waits, or has three products

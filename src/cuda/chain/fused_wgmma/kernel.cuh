@@ -1,6 +1,6 @@
 // The kernel `fused_wgmma`: a chain of products in one pass over x and y, on Hopper's tensor cores.
 //
-// One warp, the producer, brings slabs of weights, and of x for the first product, into a ring of stages
+// Two warps, the producers, bring slabs of x for the first product, and of weights, into rings of stages
 // (loads.cuh). Warpgroups multiply: samples by terms from the stage, or from the lines of features that the
 // product before left in shared memory, by terms and outputs from the stage (products.cuh). They meet between
 // two products. Lines of y become rows on their way out (store.cuh), while the producer copies the next x.
@@ -98,21 +98,21 @@ __device__ __forceinline__ void clear_padding(const Step& step, std::uint32_t sh
 
 template <class Traits>
 __device__ __forceinline__ void consume(const Arguments& p, std::uint32_t shared) {
-  const Lane at = this_lane();
-  RingPlace place;
+  const Lane at = this_lane<Traits>();
+  Places places;
   for (std::int64_t tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
     for (int s = 0; s < p.steps; ++s) {
       const bool is_last = s + 1 == p.steps;
       for (int part = 0; part < (is_last ? p.parts : 1); ++part) {
         if (s == 0)
-          multiply_step<Traits, true>(p, s, part, shared, at, place);
+          multiply_step<Traits, true>(p, s, part, shared, at, places);
         else
-          multiply_step<Traits, false>(p, s, part, shared, at, place);
+          multiply_step<Traits, false>(p, s, part, shared, at, places);
         if (!is_last) clear_padding<Traits>(p.step[s + 1], shared);
         meet<Traits>();
         if (!is_last) continue;
         YStore<Traits>(p, tile, part, shared, at).run();
-        if (p.y_waits) meet<Traits>();
+        if (p.y_waits) ptx::barrier_of(1, Traits::consumer_threads);
       }
     }
   }
@@ -129,19 +129,23 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks_at_once)
   const std::uint32_t shared = ptx::shared_address(shared_memory);
   const Barriers barriers{shared};
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < p.stages; ++stage) {
-      ptx::barrier_init(barriers.full(stage), 1);
-      ptx::barrier_init(barriers.empty(stage), consumer_warps_in_group);
+    for (const bool is_second : {false, true}) {
+      const int stages = Traits::teams * (is_second ? p.weight_ring : p.x_ring).stages;
+      for (int stage = 0; stage < stages; ++stage) {
+        ptx::barrier_init(barriers.full(is_second, stage), 1);
+        ptx::barrier_init(barriers.empty(is_second, stage), warps_in_warpgroup * Traits::row_groups);
+      }
     }
     ptx::barrier_init_fence();
   }
   __syncthreads();
   ptx::let_later_kernels_start();
   if (threadIdx.x >= Traits::consumer_threads) {
-    ptx::give_registers<24>();
-    if (threadIdx.x < Traits::consumer_threads + 32) Producer<Traits>(p, shared).run();
+    if (threadIdx.x < Traits::consumer_threads + 32)
+      Producer<Traits, true>(p, shared).run();
+    else
+      Producer<Traits, false>(p, shared).run();
   } else {
-    ptx::take_registers<Traits::registers>();
     fill_tables<Traits>(p, shared);
     ptx::wait_for_earlier_kernels();
     fill_numbers<Traits>(p, shared);

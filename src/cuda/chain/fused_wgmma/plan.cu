@@ -30,14 +30,14 @@ class FusedWgmmaExecutor final : public CudaExecutor {
     const GpuFacts& facts = gpu(device);
     allow_shared_memory(reinterpret_cast<const void*>(kernel_), facts);
     blocks_ = std::clamp<std::int64_t>(config.arguments.tiles, 1,
-                                       std::int64_t{facts.multiprocessors} * config.shape.blocks_at_once);
+                                       std::int64_t{facts.multiprocessors} * config.blocks_at_once);
   }
 
   void run(const Operands& operands, const Weights& weights) const override {
     const DeviceGuard guard(device());
     launch("multiply_fused_wgmma", reinterpret_cast<const void*>(kernel_),
            {.blocks = static_cast<unsigned>(blocks_),
-            .threads = config_.shape.warpgroups * warpgroup_threads + producer_threads,
+            .threads = config_.shape.warpgroups() * warpgroup_threads + producer_threads,
             .shared_bytes = static_cast<std::size_t>(config_.shared_bytes),
             .overlapping = true},
            operands.stream, arguments_of(problem_, config_, operands, weights.data));

@@ -127,9 +127,14 @@ class Maker {
   }
 
   /// Nothing if it does not fit.
-  [[nodiscard]] std::optional<Config> make(std::size_t shape_index, const Shape& shape, int parts,
+  [[nodiscard]] std::optional<Config> make(std::size_t shape_index, int blocks_at_once, int parts,
                                            bool in_place) const {
-    Config config{.shape_index = shape_index, .shape = shape, .shared_bytes = 0, .arguments = all_};
+    const Shape& shape = shapes[shape_index];
+    Config config{.shape_index = shape_index,
+                  .shape = shape,
+                  .blocks_at_once = blocks_at_once,
+                  .shared_bytes = 0,
+                  .arguments = all_};
     Arguments& all = config.arguments;
     all.tiles = divided_up(std::max<std::int64_t>(problem_.batch, 1), shape.row_groups * row_group_samples);
     all.parts = parts;
@@ -226,34 +231,50 @@ class Maker {
       step.out = step.in_place ? step.in : regions[static_cast<std::size_t>(s % 2)];
     }
     all.y_waits = all.parts > 1 || last(all).out == regions[0];
-    return set_stages(config, up_to_multiple(at, 1024));
+    return set_rings(config, up_to_multiple(at, 1024));
   }
 
-  [[nodiscard]] bool set_stages(Config& config, int at) const {
+  [[nodiscard]] bool set_rings(Config& config, int at) const {
     Arguments& all = config.arguments;
     const Step& first = all.step[0];
     const int boxes = first.slabs == 1 ? real_int(divided_up(first.item.blocks * first.terms, box_features))
                                        : first.item.blocks;
-    int weight_bytes = 0, slabs = 1;
+    Ring &x = all.x_ring, &weights = all.weight_ring;
+    x.stage_bytes = boxes * config.shape.row_groups * box_group_bytes;
+    int slabs = 1;
     for (int s = 0; s < all.steps; ++s) {
       const Step& step = all.step[s];
-      weight_bytes = std::max(weight_bytes, step.item.blocks * std::min(step.slices, slab_slices) *
-                                                step.item.columns * slice_terms * 2);
+      weights.stage_bytes =
+          std::max(weights.stage_bytes, step.item.blocks * std::min(step.slices, slab_slices) *
+                                            step.item.columns * slice_terms * 2);
       slabs = std::max(slabs, step.slabs);
     }
-    all.weights_in_stage = boxes * config.shape.row_groups * box_group_bytes;
-    all.stage_bytes = up_to_multiple(all.weights_in_stage + weight_bytes, 1024);
-    all.stages_at = at;
-    // A warpgroup leaves its first slab when it has begun with the second, and all of them get their first
-    // ones before any gets its second.
-    const int least = slabs == 1 ? 2 : config.shape.warpgroups + 1;
+    // A team leaves a slab when it has begun with the next.
+    x.stages = first.slabs == 1 ? 1 : 2;
+    weights.stages = slabs == 1 ? 1 : 2;
     constexpr int reserved = 1024;  // of each block, by the driver
     const int room =
-        (real_int(static_cast<std::int64_t>(gpu_.shared_bytes)) + reserved) / config.shape.blocks_at_once -
+        (real_int(static_cast<std::int64_t>(gpu_.shared_bytes)) + reserved) / config.blocks_at_once -
         reserved - at;
-    all.stages = std::min(most_stages, room / all.stage_bytes);
-    if (room < 0 || all.stages < least) return false;
-    config.shared_bytes = at + all.stages * all.stage_bytes;
+    const int teams = config.shape.teams;
+    const auto bytes = [&] {
+      return teams * (x.stages * x.stage_bytes + weights.stages * weights.stage_bytes);
+    };
+    if (bytes() > room) return false;
+    // Weights come from L2, which needs fewer under way.
+    constexpr int enough_weights = 4;
+    for (bool grows = true; grows;) {
+      grows = false;
+      for (Ring* const ring : {&x, &weights}) {
+        if (ring == &weights && weights.stages * teams >= std::max(enough_weights, 2 * teams)) continue;
+        if ((ring->stages + 1) * teams > most_stages || bytes() + teams * ring->stage_bytes > room) continue;
+        ++ring->stages;
+        grows = true;
+      }
+    }
+    x.at = at;
+    weights.at = at + teams * x.stages * x.stage_bytes;
+    config.shared_bytes = at + bytes();
     return true;
   }
 
@@ -279,7 +300,7 @@ double predicted(const Problem& problem, const Config& config, const GpuFacts& g
 CostTerms cost_terms(const Problem& problem, const Config& config, const GpuFacts& gpu) {
   const Arguments& all = config.arguments;
   const auto real = [](auto value) { return static_cast<double>(value); };
-  const int rows = config.shape.row_groups, at_once = config.shape.blocks_at_once;
+  const int rows = config.shape.row_groups, at_once = config.blocks_at_once;
   const double turns = real(divided_up(all.tiles, std::int64_t{gpu.multiprocessors} * at_once));
   double clocks = 0, rounds = 0, lines = 0, weights = 0;
   for (int s = 0; s < all.steps; ++s) {
@@ -288,7 +309,7 @@ CostTerms cost_terms(const Problem& problem, const Config& config, const GpuFact
     const ItemShape shape = item_shape(step.item_number);
     const double items = real(step.items_of_part) * parts;
     clocks += items * step.slices * shape.blocks * clocks_of(shape.columns) * rows;
-    rounds += real(divided_up(step.items_of_part, config.shape.warpgroups)) * parts * step.slabs;
+    rounds += real(divided_up(step.items_of_part, config.shape.teams)) * parts * step.slabs;
     lines += real(step.blocks) * step.padded * rows;
     weights += real(step.blocks) * step.padded * step.slices * slice_terms * 2;
   }
@@ -323,10 +344,13 @@ std::vector<Config> all_configs(const Problem& problem, std::span<const Link> li
     for (const bool in_place : {false, true})
       for (int parts = 1; parts <= maker.chunks(); ++parts) {
         if (!maker.has_parts(parts) || (in_place && (parts > 1 || !maker.can_be_in_place()))) continue;
-        std::optional<Config> config = maker.make(index, shapes[index], parts, in_place);
-        if (!config) continue;
-        config->seconds = predicted(problem, *config, gpu);
-        all.push_back(*std::move(config));
+        for (int at_once = shapes[index].blocks_at_once; at_once >= 1; --at_once) {
+          std::optional<Config> config = maker.make(index, at_once, parts, in_place);
+          if (!config) continue;
+          config->seconds = predicted(problem, *config, gpu);
+          all.push_back(*std::move(config));
+          break;  // fewer blocks only make room
+        }
       }
   return all;
 }

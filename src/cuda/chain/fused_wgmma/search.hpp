@@ -23,6 +23,7 @@ namespace kronsparse::cuda::fused_wgmma {
 struct Config {
   std::size_t shape_index = 0;
   Shape shape{};
+  int blocks_at_once = 1;  ///< on a multiprocessor
   int shared_bytes = 0;
   Arguments arguments{};  ///< without addresses and strides
   double seconds = 0;     ///< predicted

@@ -30,7 +30,7 @@ class YStore {
   template <bool is_vector>
   __device__ void store_all() const {
     constexpr int warps = Traits::consumer_threads / 32, eights = Traits::row_groups * 8;
-    const int warp = at_.warpgroup * consumer_warps_in_group + at_.warp;
+    const int warp = at_.warpgroup * warps_in_warpgroup + at_.warp;
     const int groups = (p_.y_features + 31) / 32;
     for (int number = warp; number < groups * eights; number += warps) {
       const int eight = number % eights, group = number / eights;

@@ -1,9 +1,9 @@
 // The data of the kernel `fused_wgmma` in shared memory, and the arguments of a launch.
 //
-// A block computes tiles: 64 or 128 samples through all products of a chain. The first product reads x as
-// rows of features; between two products the features lie in shared memory as lines. A line is one feature of
-// 64 samples, 128 bytes, which is what wgmma reads as the left operand with a row of samples for each term.
-// So the permutation between two factors is the choice of the line that a result goes to.
+// A block computes tiles: 64, 128 or 192 samples through all products of a chain. The first product reads x
+// as rows of features; between two products the features lie in shared memory as lines. A line is one feature
+// of 64 samples, 128 bytes, which is what wgmma reads as the left operand with a row of samples for each
+// term. So the permutation between two factors is the choice of the line that a result goes to.
 #pragma once
 
 #include <cuda.h>
@@ -19,24 +19,27 @@
 
 namespace kronsparse::cuda::fused_wgmma {
 
-/// The samples of a tile, 64 for each row group, and the warpgroups that multiply. Each shape has a kernel.
+/// The warpgroups of a block that multiply. Each row group of 64 samples has one in each team; a team takes
+/// an item at a time. Each shape has a kernel.
 struct Shape {
   int row_groups;
-  int warpgroups;
-  int blocks_at_once;  ///< on a multiprocessor
-  int registers;       ///< of a thread that multiplies
+  int teams;
+  int blocks_at_once;  ///< on a multiprocessor, at most
+
+  [[nodiscard]] __host__ __device__ constexpr int warpgroups() const { return row_groups * teams; }
 };
-/// The outputs of an item that a warpgroup keeps sums of, at most, for each row group.
+/// The outputs of an item, at most: a warpgroup keeps their sums.
 inline constexpr int most_columns = 128;
 /// Terms are multiplied in slices; a slab, the unit of copies, has four of them or fewer.
 inline constexpr int slice_terms = 16, slab_slices = 4, slab_terms = slice_terms * slab_slices;
 inline constexpr int line_bytes = 128, row_group_samples = 64;
 /// A box of x: 64 features of the tile's samples.
 inline constexpr int box_features = 64, box_group_bytes = row_group_samples * box_features * 2;
-inline constexpr int warpgroup_threads = 128, producer_threads = 128;
+inline constexpr int warpgroup_threads = 128, producer_threads = 64;
+/// Of a ring, those of all teams together.
 inline constexpr int most_stages = 16;
-/// Beside the sums of row groups, a warpgroup's warps have 16 samples each.
-inline constexpr int consumer_warps_in_group = 4;
+/// Each has 16 samples of its row group.
+inline constexpr int warps_in_warpgroup = 4;
 
 /// The outputs (columns) that one wgmma computes, and the (i, j) of an item: small ones are taken together.
 struct ItemShape {
@@ -70,6 +73,14 @@ struct Step {
   std::int64_t exponents = 0;         ///< the same for the exponents of outputs (MergeTask)
 };
 
+/// Stages in shared memory through which copies go to the teams: each team has its own, one team's after the
+/// other's. A team takes its stages in their order, so a parity says which turn of the ring a stage is in.
+struct Ring {
+  int at = 0;  ///< place of the first stage
+  int stage_bytes = 0;
+  int stages = 1;  ///< of a team
+};
+
 struct Arguments {
   CUtensorMap x_map;
   const std::byte* x = nullptr;
@@ -90,11 +101,10 @@ struct Arguments {
   Divisor y_runs;         ///< by y_run
   int y_lines = 0;        ///< place of the numbers of the lines of y's features
   int biases = -1;        ///< place of the bias as floats; -1: none
-  int stages = 2, stage_bytes = 0, stages_at = 0;
-  int weights_in_stage = 0;  ///< bytes from a stage to its weights, behind x
-  bool x_boxes = false;      ///< whether the copy engine takes x
-  bool y_vectors = false;    ///< whether y is stored as vectors of 16 bytes
-  bool y_waits = false;      ///< y lies where the next tile, or part, is written
+  Ring x_ring, weight_ring;
+  bool x_boxes = false;    ///< whether the copy engine takes x
+  bool y_vectors = false;  ///< whether y is stored as vectors of 16 bytes
+  bool y_waits = false;    ///< y lies where the next tile, or part, is written
   Activation activation = Activation::none;
   Step step[most_links];
 };
@@ -118,14 +128,17 @@ inline constexpr int item_shape_count = 8;
   return lines + static_cast<std::uint32_t>(line * line_bytes + ((unit ^ line) & 7) * 16);
 }
 
-/// Barriers at the start of shared memory.
+/// Barriers at the start of shared memory: a stage of the first or the second ring, by its number among those
+/// of all teams.
 struct Barriers {
   std::uint32_t shared;
-  [[nodiscard]] __host__ __device__ std::uint32_t full(int stage) const { return shared + stage * 8; }
-  [[nodiscard]] __host__ __device__ std::uint32_t empty(int stage) const {
-    return shared + (most_stages + stage) * 8;
+  [[nodiscard]] __host__ __device__ std::uint32_t full(bool is_second, int stage) const {
+    return shared + static_cast<std::uint32_t>(((is_second ? 2 : 0) * most_stages + stage) * 8);
   }
-  static constexpr int bytes = 2 * most_stages * 8;
+  [[nodiscard]] __host__ __device__ std::uint32_t empty(bool is_second, int stage) const {
+    return full(is_second, most_stages + stage);
+  }
+  static constexpr int bytes = 4 * most_stages * 8;
 };
 
 }  // namespace kronsparse::cuda::fused_wgmma
