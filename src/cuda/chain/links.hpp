@@ -6,13 +6,15 @@
 #include <span>
 #include <vector>
 
-#include "cuda/chain/limits.hpp"
 #include "cuda/host/product.hpp"
 #include "cuda/host/runtime.hpp"
 #include "kronsparse/chain.hpp"
 #include "kronsparse/problem.hpp"
 
 namespace kronsparse::cuda {
+
+/// The products of a kernel, at most.
+inline constexpr int most_links = 8;
 
 /// One product of the kernel: with a factor of the chain, or with several that are multiplied together.
 struct Link {

@@ -15,6 +15,9 @@
 #include "cuda/tuning/tuning.hpp"
 
 namespace kronsparse::cuda::fused {
+
+static_assert(most_links <= most_steps);
+
 namespace {
 
 int real_int(std::int64_t value) { return static_cast<int>(value); }
