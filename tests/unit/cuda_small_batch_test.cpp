@@ -16,17 +16,21 @@
 namespace kronsparse::cuda {
 namespace {
 
-TEST(CudaTable, NarrowBlocksTakeSmallBatchesInRows) {
+TEST(CudaTable, NarrowBlocksTakeFewJ) {
   const PretendedGpus machine({h200()});
   const auto narrow = [](const std::string& text) { return refusal("narrow", text); };
-  for (const char* d : {"1", "2", "4", "8", "16", "24", "32"})
+  for (const char* pattern : {"3x17x136x1", "3x17x68x2", "3x17x38x4"})
     for (const char* batch : {"0", "1", "33", "64"})
-      EXPECT_EQ(narrow(std::string("f16 batch_first B=") + batch + " 3x17x19x" + d), "");
-  EXPECT_EQ(narrow("transposed bf16 batch_first B=64 3x17x19x4 cols_stride=999"), "");
+      EXPECT_EQ(narrow(std::string("f16 batch_first B=") + batch + " " + pattern), "");
+  EXPECT_EQ(narrow("transposed bf16 batch_first B=64 3x62x17x4 rows_stride=1000 cols_stride=999"), "");
+  // Neither two warpgroups nor two blocks can share a box; the copy engine takes multiples of 16 bytes.
+  expect_mentions(narrow("f16 batch_first B=64 3x17x64x1"), "has no way to cut");
+  expect_mentions(narrow("f16 batch_first B=64 3x17x100x1"), "has no way to cut");
+  expect_mentions(narrow("f16 batch_first B=64 3x17x68x4 cols_stride=1004"), "rows of x this far apart");
   expect_mentions(narrow("f16 batch_first B=65 1x16x16x4"), "at most 64, not 65");
   expect_mentions(narrow("f16 batch_last B=64 1x16x16x4"), "batch_first only");
-  expect_mentions(narrow("f16 batch_first B=64 1x16x16x3"), "multiples of 8, not 3");
-  expect_mentions(narrow("f16 batch_first B=64 1x16x16x12"), "multiples of 8, not 12");
+  expect_mentions(narrow("f16 batch_first B=64 1x16x16x3"), "d = 1, 2 or 4, not 3");
+  expect_mentions(narrow("f16 batch_first B=64 1x16x16x12"), "d = 1, 2 or 4, not 12");
   expect_mentions(narrow("f32 batch_first B=64 1x16x16x4"), "half types");
   expect_mentions(narrow("gradient f16 batch_first B=64 1x16x16x4"), "gradient");
 }

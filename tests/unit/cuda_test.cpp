@@ -321,7 +321,7 @@ TEST(CudaTable, KernelsNeedWhatTheyWereCompiledFor) {
     facts.code = code_for(parse_architectures(architectures), gpu).value();
     return facts;
   };
-  const std::string text = "f16 batch_first B=8 4x64x64x1";
+  const std::string text = "f16 batch_first B=8 4x64x128x1";
   const std::string gradient = "gradient f16 batch_first B=25088 1x64x64x16";
   for (const char* architectures : {"80", "90-virtual", "80-real 90-virtual"}) {
     const PretendedGpus machine({with_code(90, architectures)});

@@ -1,5 +1,4 @@
-// The executors of the small-batch kernels resident, direct, stream and narrow. They differ only in their
-// cuts and arguments.
+// The executors of the small-batch kernels. They differ only in their cuts and arguments.
 #pragma once
 
 #include <cmath>
@@ -61,7 +60,7 @@ class CutExecutor final : public CudaExecutor {
     const DeviceGuard guard(device.index);
     allow_shared_memory(kernel_, gpu(device));
     allow_shared_memory(ordinary_kernel_, gpu(device));
-    shape_.overlapping = true;
+    shape_.overlapping = gpu(device).code.compute_capability >= 90;
   }
 
   void run(const Operands& operands, const Weights& weights) const override {
@@ -119,7 +118,7 @@ template <class Family>
     ordinary_kernel = Family::ordinary_kernel(problem.dtype, cut);
   return std::make_unique<CutExecutor<typename Family::Cut, typename Family::Arguments>>(
       Family::kernel_name, problem, device, cut, kernel, ordinary_kernel,
-      Family::launch_shape(cut, product_of(problem), gpu(device)));
+      Family::launch_shape(problem, cut, gpu(device)));
 }
 
 /// The proposal of a kernel with many cuts. `Family` has the types Cut and Arguments and defines
@@ -128,7 +127,7 @@ template <class Family>
 ///   choose(problem, facts)                     the cheapest cut
 ///   choose(problem, facts, cut)                the cheapest cut that reads weights in the order of this one;
 ///                                              or reads_as_given instead, if no weights are packed
-///   kernel(dtype, cut), launch_shape(cut, product, facts)
+///   kernel(dtype, cut), launch_shape(problem, cut, facts)
 ///   ordinary_kernel(dtype, cut)                optional, with is_ordinary(arguments) beside Arguments
 template <class Family>
 [[nodiscard]] Proposal propose_cut(const Problem& problem, Device device, const PackedOrder* packed_as) {

@@ -78,8 +78,7 @@ Family<Cut> family(const char* name, std::function<bool(const Problem&)> takes,
 }
 
 std::int64_t skinny_elements(const Problem& problem, const cuda::skinny::Cut& cut) {
-  return packed_vectors(cut, cuda::product_of(problem)) * 16 /
-         static_cast<std::int64_t>(size_of(problem.dtype));
+  return weight_bytes(cut, cuda::product_of(problem)) / static_cast<std::int64_t>(size_of(problem.dtype));
 }
 cuda::PackedPlace skinny_place(const Problem& problem, const cuda::skinny::Cut& cut, std::int64_t index) {
   return cuda::skinny::dispatch_type(problem.dtype, [&]<class T>() {

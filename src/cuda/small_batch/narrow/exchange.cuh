@@ -1,14 +1,14 @@
-// The small-batch kernel `narrow`: two blocks that split l add up their sums, from registers to y.
+// The small-batch kernel `narrow`: partial sums are added up, from registers to y.
 //
-// A lane has sums of two samples, 8 apart. Each block ends up with one of them and sends the sums of the
-// other away. So the first warpgroup, the keeper, collects one half of the block's sums, and the second, the
-// sender, collects the other half. Warpgroups lend each other the half that they do not collect. Nothing is
-// sorted on the way: lanes with the same number have the same samples and outputs in every warpgroup and in
-// both blocks, and a lane ends up with neighbours in y. (More than two blocks, whose shares are not halves,
-// exchange rows of samples: store.cuh.)
+// Two warpgroups, two blocks of a cluster, or both have parts of all sums. A lane has sums of two samples, 8
+// apart: two halves. Each warpgroup collects one half from the other and lends it the other half. Where two
+// blocks split l, the first warpgroup of a block then keeps its half, and the second sends its own to the
+// other block; a single warpgroup keeps one half and sends the other. Nothing is sorted on the way: lanes
+// with the same number have the same samples and outputs in every warpgroup and in both blocks, and a lane
+// ends up with neighbours in y.
 //
-// Sending takes longest, at some 20 bytes per clock. So the sender sends before it lends, and sends a piece
-// as soon as it is added up; the keeper stores one piece while the next is on its way.
+// Sending takes longest, at some 20 bytes per clock. So the second warpgroup sends before it lends, and sends
+// a piece as soon as it is added up; the first stores one piece while the next is on its way.
 #pragma once
 
 #include <type_traits>
@@ -20,11 +20,13 @@ namespace kronsparse::cuda::narrow {
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// Which of a lane's two samples its first sums belong to: the one that the block keeps, so that both blocks
-/// run the same code. If wgmma reads x itself, the order is fixed.
+/// Which of a lane's two samples a warpgroup collects.
+__device__ inline int half_of(const BlockPlace& place, int warpgroup) { return place.rank ^ warpgroup; }
+/// Which of them its first sums belong to: the one that it collects, so that all run the same code. If wgmma
+/// reads x itself, the order is fixed.
 template <int block_j>
-__device__ inline int first_half(const Arguments& args, const BlockPlace& place) {
-  return block_j > 1 && args.cut.exchanges() ? place.rank : 0;
+__device__ inline int first_half(const BlockPlace& place, int warpgroup) {
+  return block_j > 1 ? half_of(place, warpgroup) : 0;
 }
 
 /// Half h of a lane's sums. In the wgmma accumulator of one j, outputs 8q + 2·(lane%4) + e are sums[4q + 2h +
@@ -41,9 +43,11 @@ class SumExchange {
         rank_(place.rank),
         warpgroup_(warp / 4),
         warp_(warp % 4),
-        base_(base),
-        received_(base + layout.received + warp_ * shape.warp_half_bytes() + lane() * 16),
-        lent_(lent_place(0)),
+        half_(half_of(place, warpgroup_)),
+        lent_(base + args.lending.places[warp_] + lane() * 8),
+        collected_(args.cut.splits > 1
+                       ? base + layout.received + warp_ * shape.warp_half_bytes()
+                       : base + args.lending.places[warp_] + (1 - warpgroup_) * args.lending.second),
         received_barriers_(stages.received),
         lending_barriers_(stages.lending) {}
 
@@ -52,24 +56,23 @@ class SumExchange {
   [[nodiscard]] __device__ YPlace<T> y_place(const BlockPlace& place) const {
     const int k = place.k + lane() % 4 * 2;
     const std::int64_t there = max(min(args_.b - k, std::int64_t{outputs}), std::int64_t{0});
-    return {
-        static_cast<T*>(args_.y) + sample() * args_.y_sample + (place.i * args_.b + k) * args_.d + place.j,
-        sample() < args_.batch ? static_cast<int>(there) : 0};
+    return {static_cast<T*>(args_.y) + sample() * args_.y_sample + (place.i * args_.b + k) * block_j,
+            sample() < args_.batch ? static_cast<int>(there) : 0};
   }
 
   /// Called by all warpgroups, after their products.
   __device__ void run(Sums& sums, const YPlace<T>& to) const {
     if (warp_ * 16 >= args_.cut.rows) {  // these warps have no samples, in any warpgroup and in both blocks
-      if (args_.cut.warpgroups > 1) products_are_done<false>(warpgroup_);
+      if (args_.cut.warpgroups > 1) products_are_done<false>();
       return;
     }
     if constexpr (block_j > 1) {
-      share_out<0>(sums, to);
+      add_up<0>(sums, to);
     } else {
-      if (rank_ == 0)
-        share_out<0>(sums, to);
+      if (half_ == 0)
+        add_up<0>(sums, to);
       else
-        share_out<1>(sums, to);
+        add_up<1>(sums, to);
     }
   }
 
@@ -77,118 +80,93 @@ class SumExchange {
   static constexpr Shape shape{block_j, outputs};
   static constexpr int half_sums = shape.half_sums(), piece_sums = shape.piece_sums();
   static constexpr int pieces = shape.pieces();
-  static constexpr bool has_others = shape.max_warpgroups() > 2;  ///< warpgroups beside the keeper and the
-                                                                  ///< sender
 
   [[nodiscard]] __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
   /// The sample that the lane ends up with.
-  [[nodiscard]] __device__ int sample() const { return warp_ * 16 + lane() / 4 + 8 * rank_; }
-  [[nodiscard]] __device__ std::uint32_t lent_place(int half) const {
-    return base_ + args_.lending.places[half][warp_] + lane() * 8;
+  [[nodiscard]] __device__ int sample() const { return warp_ * 16 + lane() / 4 + 8 * half_; }
+  /// Places among lent sums: the lane's own, and that of the same lane of the other warpgroup.
+  [[nodiscard]] __device__ std::uint32_t own_place() const {
+    return lent_ + warpgroup_ * args_.lending.second;
   }
-  [[nodiscard]] __device__ std::uint32_t of_warpgroup(int warpgroup) const {
-    return warpgroup * args_.lending.lender_bytes;
-  }
-
-  [[nodiscard]] __device__ std::uint32_t lending_barrier(int four, int number) const {
-    return lending_barriers_ + (four * 4 + number) * 8;
+  [[nodiscard]] __device__ std::uint32_t others_place() const {
+    return lent_ + (1 - warpgroup_) * args_.lending.second;
   }
 
-  /// Waits or signals that the products that read these stages are done, those of one warpgroup or of all;
-  /// only then may sums be lent there. The numbers of barriers are constants: for a variable the compiler
-  /// would reserve all barriers.
+  /// Waits or signals that the warpgroup's products are done, which read the stages where it lends. The
+  /// numbers of barriers are constants: for a variable the compiler would reserve all barriers.
   template <bool waits>
-  __device__ void products_are_done(int warpgroup) const {
-    const auto meet = [&](int number) {
+  __device__ void products_are_done() const {
+    const auto meet = [](int number) {
       if constexpr (waits)
-        ptx::barrier_of(number, args_.lending.done_threads);
+        ptx::barrier_of(number, 128);
       else
-        ptx::barrier_signal(number, args_.lending.done_threads);
+        ptx::barrier_signal(number, 128);
     };
     if constexpr (for_racecheck) {
-      const std::uint32_t barrier = lending_barrier(2, lends_in_own_stages() ? warpgroup : 0);
+      const std::uint32_t barrier = lending_barriers_ + (8 + warpgroup_) * 8;
       ptx::barrier_arrive(barrier);
       if (waits) ptx::barrier_wait(barrier, 0);
-    } else if (!lends_in_own_stages())
-      meet(sums_are_there);
-    else if (warpgroup == 0)
-      meet(own_products_are_done);
-    else if (!has_others || warpgroup == 1)
-      meet(own_products_are_done + 1);
-    else if (warpgroup == 2)
-      meet(own_products_are_done + 2);
-    else
-      meet(own_products_are_done + 3);
+    } else if (warpgroup_ == 0) {
+      meet(first_is_done);
+    } else {
+      meet(second_is_done);
+    }
   }
-  [[nodiscard]] __device__ bool lends_in_own_stages() const { return args_.lending.done_threads == 128; }
 
   /// Signals that this thread's sums are lent, to the warpgroup that waits at barrier `number`.
   template <int number>
   __device__ void tell() const {
     if constexpr (for_racecheck)
-      ptx::barrier_arrive(lending_barrier(number == lent_to_keeper, warp_));
+      ptx::barrier_arrive(lending_barrier<number>());
     else
       ptx::barrier_signal(number, args_.lending.meeting_threads);
   }
   template <int number>
   __device__ void wait_for_lent() const {
     if constexpr (for_racecheck)
-      ptx::barrier_wait(lending_barrier(number == lent_to_keeper, warp_), 0);
+      ptx::barrier_wait(lending_barrier<number>(), 0);
     else
       ptx::barrier_of(number, args_.lending.meeting_threads);
   }
+  template <int number>
+  [[nodiscard]] __device__ std::uint32_t lending_barrier() const {
+    return lending_barriers_ + ((number == lent_to_second) * 4 + warp_) * 8;
+  }
 
-  /// Adds up sums in the order of warpgroups and of blocks, whoever does it (the first two may change
-  /// places). So results do not depend on who is ready first.
+  /// Every sum is one addition of two warpgroups and one of two blocks, so results do not depend on who is
+  /// ready first.
   ///
-  /// Nobody waits for the other block at the end. The other block stores into this one what the keeper here
-  /// waits for, so this block is still there. The other block reads nothing from here, and the sums under way
-  /// to it have already left the registers.
+  /// Nobody waits for the other block at the end. The other block stores into this one what the first
+  /// warpgroup here waits for, so this block is still there. The other block reads nothing from here, and the
+  /// sums under way to it have already left the registers.
   template <int kept>
-  __device__ void share_out(Sums& sums, const YPlace<T>& to) const {
-    constexpr int sent = 1 - kept;
-    const int warpgroups = args_.cut.warpgroups;
-    if (warpgroup_ == 0) {
-      if (warpgroups == 1) {
-        for_pieces([&](int piece) { send<sent>(sums, piece); });
-      } else {
-        products_are_done<true>(0);
-        lend<sent>(sums, lent_);
-        tell<lent_to_sender>();
-        wait_for_lent<lent_to_keeper>();
-        for_pieces([&](int piece) { add_lent<kept>(sums, lent_ + of_warpgroup(1), piece); });
-        add_of_others<kept>(sums, 1);
-      }
-      if (args_.y_direct && args_.bias == nullptr)
-        receive_and_store<kept, false>(sums, to);
-      else if (args_.y_direct)
-        receive_and_store<kept, true>(sums, to);
-      else
-        receive_and_activate<kept>(sums, to);
-    } else if (!has_others || warpgroup_ == 1) {
-      // It lends only after everything is sent.
-      if (!lends_in_own_stages()) products_are_done<false>(1);
-      wait_for_lent<lent_to_sender>();
-      if (!has_others || warpgroups == 2) {
-        for_pieces([&](int piece) {
-          add_lent<sent>(sums, lent_, piece);
-          send<sent>(sums, piece);
-        });
-      } else {
-        for_pieces([&](int piece) { add_lent<sent>(sums, lent_, piece); });
-        add_of_others<sent>(sums, 0);
-        for_pieces([&](int piece) { send<sent>(sums, piece); });
-      }
-      if (lends_in_own_stages()) products_are_done<true>(1);
-      lend<kept>(sums, lent_ + of_warpgroup(1));
-      tell<lent_to_keeper>();
+  __device__ void add_up(Sums& sums, const YPlace<T>& to) const {
+    constexpr int other = 1 - kept;
+    if (args_.cut.warpgroups == 1) {
+      for_pieces([&](int piece) { send<other>(sums, piece); });
+    } else if (warpgroup_ == 0) {
+      lend<other, lent_to_second>(sums);
+      wait_for_lent<lent_to_first>();
+      for_pieces([&](int piece) { add_lent<kept>(sums, piece); });
+    } else if (args_.cut.splits > 1) {
+      wait_for_lent<lent_to_second>();
+      for_pieces([&](int piece) {
+        add_lent<kept>(sums, piece);
+        send<kept>(sums, piece);
+      });
+      lend<other, lent_to_first>(sums);
+      return;
     } else {
-      products_are_done<true>(warpgroup_);
-      lend<sent>(sums, lent_ + of_warpgroup(warpgroup_));
-      tell<lent_to_sender>();
-      lend<kept>(sums, lent_place(1) + of_warpgroup(warpgroup_));
-      tell<lent_to_keeper>();
+      lend<other, lent_to_first>(sums);
+      wait_for_lent<lent_to_second>();
+      for_pieces([&](int piece) { add_lent<kept>(sums, piece); });
     }
+    if (args_.y_direct && args_.bias == nullptr)
+      round_and_store<kept, false>(sums, to);
+    else if (args_.y_direct)
+      round_and_store<kept, true>(sums, to);
+    else
+      activate_and_store<kept>(sums, to);
   }
 
   template <class Body>
@@ -204,18 +182,22 @@ class SumExchange {
     return sums[pair % block_j] + pair / block_j * 4 + 2 * h;
   }
 
-  template <int h>
-  __device__ static void lend(Sums& sums, std::uint32_t to) {
+  template <int h, int number>
+  __device__ void lend(Sums& sums) const {
+    products_are_done<true>();
+    const std::uint32_t to = own_place();
 #pragma unroll
     for (int pair = 0; pair < half_sums / 2; ++pair) {
       const float* two = pair_of<h>(sums, pair);
       ptx::store_shared_floats(to + pair * 256, two[0], two[1]);
     }
+    tell<number>();
   }
   /// All loads are issued before the first is used.
   template <int h>
-  __device__ static void add_lent(Sums& sums, std::uint32_t from, int piece) {
+  __device__ void add_lent(Sums& sums, int piece) const {
     constexpr int pairs = piece_sums / 2;
+    const std::uint32_t from = others_place();
     uint2 parts[pairs];
 #pragma unroll
     for (int at = 0; at < pairs; ++at) parts[at] = ptx::load_shared_8(from + (piece * pairs + at) * 256);
@@ -224,14 +206,6 @@ class SumExchange {
       float* two = pair_of<h>(sums, piece * pairs + at);
       two[0] += __uint_as_float(parts[at].x), two[1] += __uint_as_float(parts[at].y);
     }
-  }
-  /// The same for the third and the fourth warpgroup, which lend both halves.
-  template <int h>
-  __device__ void add_of_others(Sums& sums, int half) const {
-    if constexpr (has_others)
-#pragma unroll 1
-      for (int w = 2; w < args_.cut.warpgroups; ++w)
-        for_pieces([&](int piece) { add_lent<h>(sums, lent_place(half) + of_warpgroup(w), piece); });
   }
 
   // Sums are sent in fours, in the order of y: [warp][four][lane]. If two are left over, these lie closer
@@ -244,10 +218,8 @@ class SumExchange {
     return number / (2 * block_j) * 8 + number / block_j % 2;
   }
   /// The distance in y, in features, from the lane's first sum.
-  [[nodiscard]] __device__ std::int64_t distance(int number) const {
-    const std::int64_t d = block_j < 8 ? block_j : args_.d;  // if a block has some of more j, block_j is at
-                                                             // least 8
-    return output_of(number) * d + number % block_j;
+  [[nodiscard]] __device__ static int distance(int number) {
+    return output_of(number) * block_j + number % block_j;
   }
   /// The number of the lane's first feature.
   [[nodiscard]] __device__ std::int64_t feature(const YPlace<T>& to) const {
@@ -255,7 +227,7 @@ class SumExchange {
   }
   [[nodiscard]] __device__ static bool is_pair(int first) { return first + 4 > half_sums; }
   [[nodiscard]] __device__ static std::uint32_t place(std::uint32_t all, int first) {
-    return all + first * 128 - (is_pair(first) ? lane() * 8 : 0);
+    return all + first * 128 + lane() * (is_pair(first) ? 8 : 16);
   }
 
   /// Calls body(number of the first sum) for each four of a piece.
@@ -267,7 +239,7 @@ class SumExchange {
 
   template <int h>
   __device__ void send(Sums& sums, int piece) const {
-    const std::uint32_t to = ptx::cluster_address(received_, rank_ ^ 1);
+    const std::uint32_t to = ptx::cluster_address(collected_, rank_ ^ 1);
     const std::uint32_t barrier = ptx::cluster_address(received_barriers_ + piece * 8, rank_ ^ 1);
     for_fours(piece, [&](int first) {
       const auto sum = [&](int e) { return sum_of(sums, h, first + e); };
@@ -278,9 +250,10 @@ class SumExchange {
     });
   }
 
-  /// Adds a piece that the other block has sent.
+  /// Adds a piece that the other block has sent, if there is one.
   template <int h>
   __device__ void receive(Sums& sums, int piece) const {
+    if (args_.cut.splits == 1) return;
     uint4 parts[(piece_sums + 3) / 4];
     const auto part = [&](int first) -> uint4& { return parts[first % piece_sums / 4]; };
     ptx::barrier_wait(received_barriers_ + piece * 8, 0);
@@ -294,14 +267,14 @@ class SumExchange {
     });
   }
   [[nodiscard]] __device__ uint4 load(int first) const {
-    if (!is_pair(first)) return ptx::load_shared_16(place(received_, first));
-    const uint2 pair = ptx::load_shared_8(place(received_, first));
+    if (!is_pair(first)) return ptx::load_shared_16(place(collected_, first));
+    const uint2 pair = ptx::load_shared_8(place(collected_, first));
     return {pair.x, pair.y, 0, 0};
   }
 
-  /// Rounds sums as they are received, and stores them.
+  /// Rounds sums as they are complete, and stores them.
   template <int h, bool has_bias>
-  __device__ void receive_and_store(Sums& sums, const YPlace<T>& to) const {
+  __device__ void round_and_store(Sums& sums, const YPlace<T>& to) const {
     constexpr int features = shape.lane_features();
     float bias[half_sums];
     if constexpr (has_bias)
@@ -337,10 +310,10 @@ class SumExchange {
     for (int e = 0; e < features; ++e) bias[e] = static_cast<float>(values[e]);
   }
 
-  /// Activations need more code. So each lane puts its sums back to where they were received, and takes them
+  /// Activations need more code. So each lane puts its sums back to where they were collected, and takes them
   /// from there through a loop.
   template <int h>
-  __device__ void receive_and_activate(Sums& sums, const YPlace<T>& to) const {
+  __device__ void activate_and_store(Sums& sums, const YPlace<T>& to) const {
     float bias[half_sums];
 #pragma unroll
     for (int number = 0; number < half_sums; ++number) {
@@ -349,14 +322,15 @@ class SumExchange {
         bias[number] =
             static_cast<float>(__ldcg(static_cast<const T*>(args_.bias) + feature(to) + distance(number)));
     }
+    __syncwarp();  // lanes have read lent sums, which lie in another order
     for_pieces([&](int piece) {
       receive<h>(sums, piece);
       for_fours(piece, [&](int first) {
         const auto sum = [&](int e) { return sum_of(sums, h, first + e) + bias[first + e]; };
         if (is_pair(first))
-          ptx::store_shared_floats(place(received_, first), sum(0), sum(1));
+          ptx::store_shared_floats(place(collected_, first), sum(0), sum(1));
         else
-          ptx::store_shared_floats(place(received_, first), sum(0), sum(1), sum(2), sum(3));
+          ptx::store_shared_floats(place(collected_, first), sum(0), sum(1), sum(2), sum(3));
       });
     });
     constexpr int count = block_j == 1 ? 2 : 4;  // neighbours in y
@@ -368,7 +342,7 @@ class SumExchange {
         values[0] = __uint_as_float(four.x), values[1] = __uint_as_float(four.y);
         values[2] = __uint_as_float(four.z), values[3] = __uint_as_float(four.w);
       } else {
-        const uint2 pair = ptx::load_shared_8(place(received_, first / 4 * 4) + first % 4 * 4);
+        const uint2 pair = ptx::load_shared_8(place(collected_, first / 4 * 4) + first % 4 * 4);
         values[0] = __uint_as_float(pair.x), values[1] = __uint_as_float(pair.y);
       }
       activate_all(values, args_.activation);
@@ -394,9 +368,9 @@ class SumExchange {
 
   const Arguments& args_;
   int rank_, warpgroup_, warp_;
-  std::uint32_t base_;
-  std::uint32_t received_;  ///< the lane's place among received sums
-  std::uint32_t lent_;      ///< the place that the same lane of the first warpgroup lends in
+  int half_;                 ///< the half that the warpgroup collects
+  std::uint32_t lent_;       ///< the lane's place among the sums that the first warpgroup lends
+  std::uint32_t collected_;  ///< the warp's place among received sums, or else among those lent to it
   std::uint32_t received_barriers_;
   std::uint32_t lending_barriers_;  ///< for racecheck
 };

@@ -3,14 +3,13 @@
 // The path of the data: two producer warps bring x and weights to two rings of stages in shared memory.
 // Warpgroups take turns at the stages and multiply: x is the left operand (from shared memory for d = 1, else
 // sorted by j into registers), the weights are the right one. Partial sums stay in registers until the end.
-// Then warpgroups and the blocks of a cluster add them up (exchange.cuh, store.cuh), and they leave to y.
+// Then warpgroups and the blocks of a cluster add them up, and they leave to y (exchange.cuh).
 #pragma once
 
 #include "cuda/device/kernel_arguments.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/small_batch/narrow/exchange.cuh"
 #include "cuda/small_batch/narrow/loads.cuh"
-#include "cuda/small_batch/narrow/store.cuh"
 
 namespace kronsparse::cuda {
 namespace narrow {
@@ -27,6 +26,8 @@ class Consumer {
       : args_(args), place_(place), stages_(stages), warpgroup_(warpgroup) {}
 
   __device__ void multiply(Sums& sums) {
+#pragma unroll
+    for (auto& of_j : sums) ptx::wgmma_settle(of_j);
     if constexpr (block_j == 1)
       multiply_boxes(sums[0]);
     else
@@ -42,7 +43,7 @@ class Consumer {
   template <class Body>
   __device__ void for_slabs(Body&& body) {
     const Cut& cut = args_.cut;
-    const int fillings = cut.fillings(), slab_x_bytes = shape.slab_boxes() * cut.box_bytes();
+    const int fillings = cut.fillings();
     RingPlace at_x, at_weights;
     at_x.skip(cut.x_stages, warpgroup_);
     at_weights.skip(cut.weight_stages, warpgroup_);
@@ -53,7 +54,7 @@ class Consumer {
       const int slabs = min(cut.stage_slabs, cut.slabs - filling * cut.stage_slabs);
 #pragma unroll 1
       for (int slab = 0; slab < slabs; ++slab)
-        body(stages_.x.data(at_x.at) + slab * slab_x_bytes,
+        body(stages_.x.data(at_x.at) + slab * cut.box_bytes(),
              stages_.weights.data(at_weights.at) + slab * shape.slab_weight_bytes(), slab == 0);
       // Nobody waits for the last fillings to be used up.
       used_x_ = filling + cut.x_stages < fillings ? at_x.at : -1;
@@ -97,31 +98,28 @@ class Consumer {
   /// The loads of a slab overlap the products of the slab before.
   __device__ void multiply_sorted(Sums& sums) {
     using X = SortedX<block_j>;
-    X x(args_, first_half<block_j>(args_, place_));
-    std::uint32_t left[X::steps * X::products][4];  // (steps and j, words of an operand)
+    X x(args_, first_half<block_j>(place_, warpgroup_));
+    std::uint32_t left[X::steps * block_j][4];  // (steps and j, words of an operand)
     for_slabs([&](std::uint32_t slab, std::uint32_t weights, bool is_first) {
+      x.load(slab);
+      ptx::wgmma_wait<0>();
+      if (is_first) release_used();
+      x.sort(left);
 #pragma unroll
-      for (int pass = 0; pass < X::passes; ++pass) {
-        x.load(slab, pass);
-        ptx::wgmma_wait<0>();
-        if (is_first && pass == 0) release_used();
-        x.sort(left);
+      for (auto& operand : left) ptx::wgmma_settle(operand);
+      ptx::wgmma_fence();
 #pragma unroll
-        for (auto& operand : left) ptx::wgmma_settle(operand);
-        ptx::wgmma_fence();
+      for (int step = 0; step < X::steps; ++step)
 #pragma unroll
-        for (int step = 0; step < X::steps; ++step)
-#pragma unroll
-          for (int product = 0; product < X::products; ++product) {
-            const int j = pass * X::products + product;
-            const std::uint64_t w = right(weights + (step * block_j + j) * shape.step_bytes());
-            if constexpr (std::is_same_v<T, __nv_bfloat16>)
-              Instruction::bf16(sums[j], left[step * X::products + product], w, 1);
-            else
-              Instruction::f16(sums[j], left[step * X::products + product], w, 1);
-          }
-        ptx::wgmma_commit();
-      }
+        for (int j = 0; j < block_j; ++j) {
+          const int product = step * block_j + j;
+          const std::uint64_t w = right(weights + product * shape.step_bytes());
+          if constexpr (std::is_same_v<T, __nv_bfloat16>)
+            Instruction::bf16(sums[j], left[product], w, 1);
+          else
+            Instruction::f16(sums[j], left[product], w, 1);
+        }
+      ptx::wgmma_commit();
     });
   }
 
@@ -137,9 +135,8 @@ class Consumer {
 }  // namespace narrow
 
 template <class T, int block_j, int outputs>
-__global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups() * 128 +
-                                      narrow::producer_threads,
-                                  1) multiply_narrow(const __grid_constant__ narrow::Arguments args) {
+__global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.register_threads(), 1)
+    multiply_narrow(const __grid_constant__ narrow::Arguments args) {
   using namespace narrow;
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) std::byte shared_memory[];
@@ -162,10 +159,8 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
     read_arguments<sizeof(args.x_map)>(args, base + layout.unused);
     ptx::barrier_of(barriers_are_there, threads + producer_threads);
   }
-  // If l is split, nothing may be sent to a block that has not begun. All threads of a cluster meet here. If
-  // sums are copied from shared memory, they meet once more when everybody has received them.
+  // If l is split, nothing may be sent to a block that has not begun. All threads of a cluster meet here.
   if (cut.splits > 1) ptx::cluster_arrive_relaxed();
-  const bool meets_again = cut.splits > 1 && !cut.exchanges();
   if (warpgroup == cut.warpgroups) {
     if (brings_weights) {
       WeightProducer<block_j, outputs>(args, place, stages.weights).run();
@@ -176,16 +171,11 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
     }
     __syncwarp();
     if (cut.splits > 1) ptx::cluster_wait();
-    if (meets_again) {
-      ptx::cluster_arrive_relaxed();
-      ptx::cluster_wait();
-    }
     return;
   }
 
-  const SumStore<T, block_j, outputs> store(args, place, layout, base);
   const SumExchange<T, block_j, outputs> exchange(args, place, layout, stages, base, warp);
-  YPlace<T> to = cut.exchanges() ? exchange.y_place(place) : store.y_place(place);
+  YPlace<T> to = exchange.y_place(place);
   ptx::settle(to.y);
   if (cut.splits > 1) ptx::cluster_wait();
   ptx::wait_for_earlier_kernels();
@@ -196,31 +186,7 @@ __global__ void __launch_bounds__(narrow::Shape{block_j, outputs}.max_warpgroups
 #pragma unroll
     for (int at = 0; at < outputs / 2; ++at) sums[j][at] = 0.0f;
   Consumer<T, block_j, outputs>(args, place, stages, warpgroup).multiply(sums);
-
-  if (cut.exchanges()) {
-    exchange.run(sums, to);
-    return;
-  }
-  ptx::barrier_of(sums_are_there, threads);  // they take the place of the stages, which nobody reads any more
-  if (cut.splits > 1 && cut.warpgroups > 1) {
-    if (warpgroup > 0) store.lend(sums, warpgroup);
-    ptx::barrier_of(sums_are_there, threads);
-    if (warpgroup == 0) store.add_lent(sums);
-  }
-  if (cut.splits == 1 || warpgroup == 0) store.put(sums, warpgroup);
-  if (cut.splits > 1) ptx::fence_for_bulk();
-  ptx::barrier_of(sums_are_there, threads);
-  if (cut.splits > 1) {
-    store.send(stages.received);
-    ptx::barrier_wait(stages.received, 0);
-    __syncwarp();
-    ptx::cluster_arrive_relaxed();
-  }
-  store.finish(to);
-  if (cut.splits > 1) {
-    __syncwarp();
-    ptx::cluster_wait();  // others have received the sums sent from here
-  }
+  exchange.run(sums, to);
 #endif
 }
 

@@ -10,6 +10,11 @@ namespace kronsparse::cuda::narrow {
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
+/// The place of a unit of 16 bytes in a box, which is swizzled.
+__device__ inline int unit_place(int row, int unit) {
+  return row * box_row_bytes + ((unit ^ (row & 7)) << 4);
+}
+
 /// A single thread takes some 160 clocks for each request, whatever its size. So copies are as large as
 /// possible, lanes request free stages side by side, and constants are computed beforehand.
 template <int block_j, int outputs>
@@ -87,9 +92,8 @@ class XProducer : Producer<block_j, outputs> {
       : Base(args.cut, ring),
         args_(args),
         place_(place),
-        is_whole_(args.cut.j_groups == 1),
         box_bytes_(args.cut.box_bytes()),
-        first_box_(place.first_slab * shape.slab_boxes()) {
+        first_box_(place.first_slab) {
     if (args.boxes && this->lane_ == 0) ptx::prefetch_map(&args.x_map);
   }
 
@@ -107,47 +111,34 @@ class XProducer : Producer<block_j, outputs> {
 
  private:
   __device__ void request_boxes(int filling, int stage) const {
-    const int first = first_box_ + filling * this->stage_slabs_ * shape.slab_boxes();
+    const int first = first_box_ + filling * this->stage_slabs_;
     const std::uint32_t barrier = this->ring_.full(stage);
     std::uint32_t to = this->ring_.data(stage);
     if (args_.cut.joins_boxes) {  // also for the last filling: there is room
-      ptx::barrier_arrive_expecting(barrier, this->stage_slabs_ * shape.slab_boxes() * box_bytes_);
+      ptx::barrier_arrive_expecting(barrier, this->stage_slabs_ * box_bytes_);
       ptx::copy_box(to, &args_.x_map, 0, 0, first, place_.i, barrier);
       return;
     }
-    const int boxes = this->slabs_of(filling) * shape.slab_boxes();
+    const int boxes = this->slabs_of(filling);
     ptx::barrier_arrive_expecting(barrier, boxes * box_bytes_);
-    for (int box = first; box < first + boxes; ++box, to += box_bytes_) {
-      const int at0 = is_whole_ ? box * (box_row_bytes / 2) : place_.j;
-      const int at1 = is_whole_ ? place_.i : box * shape.box_terms();
-      ptx::copy_box(to, &args_.x_map, at0, at1, is_whole_ ? 0 : place_.i, 0, barrier);
-    }
+    for (int box = first; box < first + boxes; ++box, to += box_bytes_)
+      ptx::copy_box(to, &args_.x_map, box * (box_row_bytes / 2), place_.i, 0, 0, barrier);
   }
 
-  /// Copies an x that the copy engine cannot take, to the same places.
+  /// Copies an x that is not aligned, to the same places.
   __device__ void copy_elements(int filling, int stage) const {
-    const Cut& cut = args_.cut;
+    const int rows = args_.cut.rows;
     constexpr int units = box_row_bytes / 16;
-    const int boxes = this->slabs_of(filling) * shape.slab_boxes();
-    const std::int64_t first =
-        std::int64_t{place_.first_slab + filling * this->stage_slabs_} * shape.slab_terms();
-    const std::int64_t end = args_.c * args_.d;
-    for (int at = this->lane_; at < boxes * cut.rows * units; at += 32) {
-      const int unit = at % units, row = at / units % cut.rows, box = at / units / cut.rows;
-      // The unit's offset within i. If the block has some of more j, a unit is 8 j of one term.
-      std::int64_t feature = first * args_.d + box * (box_row_bytes / 2) + unit * 8;
-      if constexpr (block_j >= 8) {
-        constexpr int octets = block_j / 8;
-        if (!is_whole_)
-          feature =
-              (first + box * shape.box_terms() + unit / octets) * args_.d + place_.j + unit % octets * 8;
-      }
+    const std::int64_t first = std::int64_t{first_box_ + filling * this->stage_slabs_} * (box_row_bytes / 2),
+                       end = args_.c * args_.d;
+    for (int at = this->lane_; at < this->slabs_of(filling) * rows * units; at += 32) {
+      const int unit = at % units, row = at / units % rows, box = at / units / rows;
+      const std::int64_t feature = first + box * (box_row_bytes / 2) + unit * 8;  // within i
       const std::int64_t left = row < args_.batch ? end - feature : 0;
       const auto* from = static_cast<const std::byte*>(args_.x) +
                          (row * args_.x_sample + place_.i * end + feature) * std::int64_t{2};
-      mma::store_elements(this->ring_.data(stage) + box * box_bytes_ + row * box_row_bytes +
-                              ((unit ^ (row & args_.swizzle)) << 4),
-                          from, static_cast<int>(max(min(left, std::int64_t{8}), std::int64_t{0})));
+      mma::store_elements(this->ring_.data(stage) + box * box_bytes_ + unit_place(row, unit), from,
+                          static_cast<int>(max(min(left, std::int64_t{8}), std::int64_t{0})));
     }
     ptx::fence_for_bulk();  // wgmma reads through the same proxy as the copy engine
     if (speaks_for_warp()) ptx::barrier_arrive(this->ring_.full(stage));
@@ -155,41 +146,33 @@ class XProducer : Producer<block_j, outputs> {
 
   const Arguments& args_;
   const BlockPlace& place_;
-  bool is_whole_;  ///< whether the block has all j
   int box_bytes_;
   int first_box_;
 };
 
-/// A lane's x of a slab, sorted by j, for d > 1. With 16 j, 8 of them at a time.
+/// A lane's x of a slab, sorted by j, for d > 1.
 template <int block_j>
 class SortedX {
  public:
-  static constexpr Shape shape{block_j, 8};
-  static constexpr int passes = block_j == 16 ? 2 : 1;
-  static constexpr int steps = shape.slab_steps();
-  static constexpr int products = block_j / passes;  ///< j of a pass
+  static constexpr int steps = Shape{block_j, 8}.slab_steps();
 
   /// A lane's two samples lie 8 apart; `first_half` (0 or 1) says which of them comes first.
-  __device__ SortedX(const Arguments& args, int first_half) : box_bytes_(args.cut.box_bytes()) {
+  __device__ SortedX(const Arguments& args, int first_half) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = min(warp * 16 + lane / 4 + 8 * (half ^ first_half), args.cut.rows - 1);
 #pragma unroll
-      for (int odd = 0; odd < 2; ++odd)
-        places_[half][odd] = row * box_row_bytes + (((lane % 4 * 2 + odd) ^ (row & args.swizzle)) << 4);
+      for (int odd = 0; odd < 2; ++odd) places_[half][odd] = unit_place(row, lane % 4 * 2 + odd);
     }
   }
 
-  /// Loads the part of a slab that a pass needs.
-  __device__ void load(std::uint32_t slab, int pass) {
+  __device__ void load(std::uint32_t slab) {
 #pragma unroll
     for (int unit = 0; unit < units; ++unit)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const uint4 loaded =
-            block_j == 16 ? ptx::load_shared_16(slab + unit * box_bytes_ + places_[half][pass])
-                          : ptx::load_shared_16(slab + unit / 2 * box_bytes_ + places_[half][unit % 2]);
+        const uint4 loaded = ptx::load_shared_16(slab + places_[half][unit]);
         raw_[unit][half][0] = loaded.x;
         raw_[unit][half][1] = loaded.y;
         raw_[unit][half][2] = loaded.z;
@@ -197,36 +180,29 @@ class SortedX {
       }
   }
 
-  /// The left operands of all products of the loaded part: [step][j].
-  __device__ void sort(std::uint32_t (&left)[steps * products][4]) const {
+  /// The left operands of all products of the slab: [step][j].
+  __device__ void sort(std::uint32_t (&left)[steps * block_j][4]) const {
 #pragma unroll
     for (int step = 0; step < steps; ++step)
 #pragma unroll
-      for (int j = 0; j < products; ++j)
+      for (int j = 0; j < block_j; ++j)
 #pragma unroll
         for (int pair = 0; pair < 2; ++pair)
 #pragma unroll
           for (int half = 0; half < 2; ++half)
-            left[step * products + j][2 * pair + half] = __byte_perm(
+            left[step * block_j + j][2 * pair + half] = __byte_perm(
                 word(step, j, pair, 0, half), word(step, j, pair, 1, half), j % 2 == 0 ? 0x5410 : 0x7632);
   }
 
  private:
-  /// Units of 16 bytes that a lane loads for each of its two samples.
-  static constexpr int units = block_j < 8 ? 2 : 4;
+  static constexpr int units = 2;  ///< of 16 bytes, for each of a lane's samples
 
   /// The word that holds j and the term at the lane's position 8·pair + odd.
   [[nodiscard]] __device__ std::uint32_t word(int step, int j, int pair, int odd, int half) const {
-    if constexpr (block_j == 2)
-      return raw_[step][half][2 * pair + odd];
-    else if constexpr (block_j == 4)
-      return raw_[pair][half][2 * odd + j / 2];
-    else
-      return raw_[2 * pair + odd][half][j / 2];
+    return block_j == 2 ? raw_[step][half][2 * pair + odd] : raw_[pair][half][2 * odd + j / 2];
   }
 
-  int box_bytes_;
-  int places_[2][2];
+  int places_[2][units];
   std::uint32_t raw_[units][2][4];  // (units, samples, words)
 };
 

@@ -20,15 +20,15 @@ struct Narrow {
   static constexpr const char* summary =
       "batches up to 64 of half types: tensor copies of x, blocks of few outputs on Hopper's tensor "
       "cores";
-  static constexpr const char* uncut = "has no way to cut a pattern of this size into blocks";
+  static constexpr const char* uncut =
+      "has no way to cut a pattern of this size, or rows of x this far apart, into blocks";
 
   static std::string refusal(const Problem& problem) {
     if (std::string reason = half_refusal(problem); !reason.empty()) return reason;
     if (problem.layout != Layout::batch_first) return "takes batch_first only, not batch_last";
     if (std::string reason = batch_refusal(problem, narrow::max_samples); !reason.empty()) return reason;
     const std::int64_t d = problem.pattern().d;
-    if (d != 1 && d != 2 && d != 4 && d % 8 != 0)
-      return message("takes d = 1, 2, 4 or multiples of 8, not {}", d);
+    if (d != 1 && d != 2 && d != 4) return message("takes d = 1, 2 or 4, not {}", d);
     return {};
   }
   static std::string gpu_refusal(const GpuFacts& facts) { return hopper_refusal(facts); }
@@ -48,7 +48,8 @@ struct Narrow {
   static const void* kernel(DType dtype, const Cut& cut) {
     return reinterpret_cast<const void*>(narrow_kernel(dtype, cut.shape));
   }
-  static LaunchShape launch_shape(const Cut& cut, const Product& p, const GpuFacts& facts) {
+  static LaunchShape launch_shape(const Problem& problem, const Cut& cut, const GpuFacts& facts) {
+    const Product p = product_of(problem);
     return {.blocks = with_idle_blocks(blocks_of(cut, p), facts, cut.splits),
             .threads = cut.threads() + narrow::producer_threads,
             .shared_bytes = static_cast<std::size_t>(shared_layout(cut).total),

@@ -17,31 +17,21 @@ constexpr std::int64_t max_slabs = std::int64_t{1} << 20;
 constexpr int max_stage_slabs = 4;
 constexpr int most_blocks = 8;  // blocks that fit on a multiprocessor
 
-/// x as a tensor. If the block has all j, terms and j of a sample are contiguous, in whole boxes or not. Else
-/// 8 or 16 j of each term are.
+/// x as a tensor: terms and j of a sample are contiguous, in whole boxes or not.
 TensorView x_view(const Product& p, const Cut& cut, const void* x) {
   constexpr int box_elements = box_row_bytes / 2;
   if (cut.joins_boxes)
     return {.data = x,
             .sizes = {box_elements, p.batch, p.c * p.d / box_elements, p.a},
             .strides = {p.x_sample, box_elements, p.c * p.d},
-            .box = {box_elements, cut.rows, cut.stage_slabs * cut.shape.slab_boxes(), 1}};
-  if (cut.j_groups == 1)
-    return {.data = x,
-            .sizes = {p.c * p.d, p.a, p.batch, 1},
-            .strides = {p.c * p.d, p.x_sample, 0},
-            .box = {box_elements, 1, cut.rows, 1}};
+            .box = {box_elements, cut.rows, cut.stage_slabs, 1}};
   return {.data = x,
-          .sizes = {p.d, p.c, p.a, p.batch},
-          .strides = {p.d, p.c * p.d, p.x_sample},
-          .box = {cut.shape.block_j, cut.shape.box_terms(), 1, cut.rows},
-          .swaps_halves = cut.shape.block_j == 16};
+          .sizes = {p.c * p.d, p.a, p.batch, 1},
+          .strides = {p.c * p.d, p.x_sample, 0},
+          .box = {box_elements, 1, cut.rows, 1}};
 }
 
 using Costs = tuning::Narrow;
-
-/// Clusters of this many blocks leave some multiprocessors without work.
-double usable_share(const Costs& costs, int splits) { return splits >= 4 ? costs.usable_of_4 : 1.0; }
 
 /// Blocks of this and the next kernel that fit on a multiprocessor.
 double room_for_blocks(const Cut& cut, const GpuFacts& facts) {
@@ -49,11 +39,6 @@ double room_for_blocks(const Cut& cut, const GpuFacts& facts) {
       std::floor((static_cast<double>(facts.shared_bytes) + 1024) / (shared_layout(cut).total + 1024));
   const double by_threads = std::floor(2048.0 / (cut.threads() + producer_threads));
   return std::max(1.0, std::min<double>({by_memory, by_threads, most_blocks}));
-}
-
-/// By how much rows of x that are shorter than a box's row cost more.
-double short_row_share(const Costs& costs, const Shape& shape) {
-  return shape.block_j == 8 ? costs.short_rows_of_8 : costs.short_rows_of_16;
 }
 
 double slab_seconds_of(const Costs& costs, const Shape& shape) {
@@ -65,14 +50,11 @@ double gained_seconds(const Costs& costs, double from_memory, double to_blocks) 
   return costs.gained + std::min(costs.gained_share * std::min(from_memory, to_blocks), costs.most_gained);
 }
 
-/// Seconds to add up the sums of this many warpgroups.
+/// Seconds to add up the sums of this many warpgroups, and of two blocks.
 double ending_seconds(const Costs& costs, const Cut& cut, double at_work) {
-  const double sum_bytes = static_cast<double>(cut.rows) * cut.shape.sample_bytes();
-  if (cut.exchanges())
+  if (cut.splits > 1)
     return costs.pair + cut.received_bytes() / (costs.paired * costs.clock) + (at_work - 1) * costs.lending;
-  const double added = costs.add + (at_work + 2) * sum_bytes / (costs.added * costs.clock);
-  if (cut.splits == 1) return added;
-  return added + costs.exchange + (cut.splits - 1) * cut.share_bytes() / (costs.exchanged * costs.clock);
+  return costs.add + (at_work + 2) * cut.rows * cut.shape.block_outputs() * 4 / (costs.added * costs.clock);
 }
 
 /// Seconds of a run.
@@ -81,25 +63,20 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
   const double fillings = cut.fillings(), slabs = cut.slabs;
   const double blocks = static_cast<double>(blocks_of(cut, p));
   const double multiprocessors = std::max(facts.multiprocessors, 1);
-  const double of_each = std::ceil(blocks / (multiprocessors * usable_share(costs, cut.splits)));
+  const double of_each = std::ceil(blocks / multiprocessors);
   const double room = room_for_blocks(cut, facts);
   const double waves = std::ceil(of_each / room);
   // The share of the next kernel that begins beside this one and requests its weights.
   const double overlap = std::clamp(room * multiprocessors / blocks - 1, 0.0, 1.0);
 
   const double w_bytes = slabs * cut.shape.slab_weight_bytes();
-  double x_bytes = slabs * cut.slab_x_bytes();
-  if (cut.j_groups > 1) x_bytes *= short_row_share(costs, cut.shape);
-  const double copy_rate = costs.copied * costs.clock, element_rate = costs.elements * costs.clock;
-  const double x_seconds =
-      x_view(p, cut, nullptr).strides_fit() ? x_bytes / copy_rate : x_bytes / element_rate;
   const double from_memory = blocks * w_bytes / (costs.memory * facts.memory_rate);
-  const double to_blocks = of_each * (w_bytes / copy_rate + x_seconds);
+  const double to_blocks = of_each * (w_bytes + slabs * cut.box_bytes()) / (costs.copied * costs.clock);
 
   const double at_work = std::min<double>(cut.warpgroups, fillings);
   const double slab_seconds = slab_seconds_of(costs, cut.shape);
   const double multiplying = waves * (slabs * slab_seconds + fillings * costs.wait / costs.clock) / at_work;
-  const double x_copies = cut.joins_boxes ? fillings : slabs * cut.shape.slab_boxes();
+  const double x_copies = cut.joins_boxes ? fillings : slabs;
   const double working = std::max(multiplying, of_each * x_copies * costs.request / costs.clock);
   const auto refilling = [&](int stages, double seconds) {
     return stages < cut.fillings() ? waves * fillings / stages * seconds : 0.0;
@@ -122,7 +99,7 @@ double predict_cut(const Cut& cut, const Product& p, const GpuFacts& facts) {
 double margin_of(const Costs& costs, const Product& p) {
   if (p.d == 1)
     return p.c < 512 ? costs.margin_one_j_short : p.batch > 16 ? costs.margin_one_j : costs.margin_one_j_few;
-  if (p.batch <= 16 || p.d > 4) return costs.margin_few;
+  if (p.batch <= 16) return costs.margin_few;
   return p.c >= 1000 ? costs.margin_long : p.c * p.d >= 1024 ? costs.margin_rows : costs.margin;
 }
 
@@ -135,32 +112,28 @@ class Bound {
         memory_(static_cast<double>(facts.shared_bytes) + 1024),
         multiprocessors_(std::max(facts.multiprocessors, 1)),
         blocks_(static_cast<double>(blocks_of(cut, p))),
-        of_each_(std::ceil(blocks_ / (multiprocessors_ * usable_share(costs_, cut.splits)))),
+        of_each_(std::ceil(blocks_ / multiprocessors_)),
         room_share_(multiprocessors_ / blocks_),
         slab_seconds_(slab_seconds_of(costs_, cut.shape)),
         wait_seconds_(costs_.wait / costs_.clock),
         request_seconds_(costs_.request / costs_.clock) {
     const double w_bytes = static_cast<double>(cut.slabs) * cut.shape.slab_weight_bytes();
-    double x_bytes = static_cast<double>(cut.slabs) * cut.slab_x_bytes();
-    if (cut.j_groups > 1) x_bytes *= short_row_share(costs_, cut.shape);
-    const double copy_rate = costs_.copied * costs_.clock, element_rate = costs_.elements * costs_.clock;
-    // If the copy engine does not take boxes of one slab, it takes no larger ones.
-    const double x_seconds = x_bytes / (x_view(p, cut, nullptr).strides_fit() ? copy_rate : element_rate);
     from_memory_ = blocks_ * w_bytes / (costs_.memory * facts.memory_rate);
-    to_blocks_ = of_each_ * (w_bytes / copy_rate + x_seconds);
+    to_blocks_ = of_each_ * (w_bytes + static_cast<double>(cut.slabs) * cut.box_bytes()) /
+                 (costs_.copied * costs_.clock);
     gained_ = gained_seconds(costs_, from_memory_, to_blocks_);
   }
 
   /// Whatever the warpgroups and the slabs of a stage.
   [[nodiscard]] double seconds() const {
     const int fewest = (cut_.slabs + max_stage_slabs - 1) / max_stage_slabs;
-    const int at_work = std::min(cut_.shape.max_warpgroups(), cut_.slabs);
+    const int at_work = std::min(max_warpgroups, cut_.slabs);
     return seconds(most_blocks, fewest, at_work, 1, ending_seconds(costs_, cut_, 1));
   }
   /// A bound for cuts with these warpgroups and slabs, and at least this many stages.
   [[nodiscard]] double seconds(const Cut& cut, int stages) const {
     const double stage_bytes =
-        cut.stage_slabs * (static_cast<double>(cut.slab_x_bytes()) + cut.shape.slab_weight_bytes());
+        cut.stage_slabs * (static_cast<double>(cut.box_bytes()) + cut.shape.slab_weight_bytes());
     const double block_bytes = stages * stage_bytes + 1024;
     int room = std::min(most_blocks, 2048 / (cut.threads() + producer_threads));
     while (room > 1 && room * block_bytes > memory_) --room;
@@ -183,7 +156,7 @@ class Bound {
     const double waves = of_each_ <= room ? 1 : std::ceil(of_each_ / room);
     const double overlap = std::clamp(room * room_share_ - 1, 0.0, 1.0);
     const double multiplying = waves * (cut_.slabs * slab_seconds_ + fillings * wait_seconds_) / at_work;
-    const double x_copies = cut_.joins_boxes ? fillings : cut_.slabs * cut_.shape.slab_boxes();
+    const double x_copies = cut_.joins_boxes ? fillings : cut_.slabs;
     const double working = std::max(multiplying, of_each_ * x_copies * request_seconds_);
     const double longest = std::max({from_memory_, to_blocks_, working});
     const double body =
@@ -204,18 +177,18 @@ class Bound {
 template <class MayBe, class Visitor>
 void for_each_completion(Cut cut, const GpuFacts& facts, MayBe&& may_be, Visitor&& visit) {
   const int received_bytes = cut.received_bytes();
-  for (cut.warpgroups = 1; cut.warpgroups <= cut.shape.max_warpgroups(); ++cut.warpgroups)
+  for (cut.warpgroups = 3 - cut.splits; cut.warpgroups <= max_warpgroups; ++cut.warpgroups)
     for (cut.stage_slabs = 1; cut.stage_slabs <= max_stage_slabs; cut.stage_slabs *= 2) {
-      if (cut.warpgroups > 1 && cut.fillings() < cut.warpgroups) continue;
+      if (cut.fillings() < cut.warpgroups) continue;
       if (cut.stage_slabs > 1 &&
-          (2 * cut.stage_slabs > cut.slabs || cut.stage_slabs * cut.slab_x_bytes() > (32 << 10)))
+          (2 * cut.stage_slabs > cut.slabs || cut.stage_slabs * cut.box_bytes() > (32 << 10)))
         continue;
       // A stage that is filled again must go to the same warpgroup. Another warpgroup could mistake a used
       // filling for the one that has not come yet.
       const auto whole_rounds = [&cut, fillings = cut.fillings()](int stages) {
         return stages < fillings ? stages - stages % cut.warpgroups : fillings;
       };
-      const int x_bytes = cut.stage_slabs * cut.slab_x_bytes(),
+      const int x_bytes = cut.stage_slabs * cut.box_bytes(),
                 weight_bytes = cut.stage_slabs * cut.shape.slab_weight_bytes();
       const int fewest = whole_rounds(std::max(3, 2 * cut.warpgroups));
       if (!may_be(cut, fewest)) continue;
@@ -226,13 +199,13 @@ void for_each_completion(Cut cut, const GpuFacts& facts, MayBe&& may_be, Visitor
           const int most = x_share == 0 ? room / (x_bytes + weight_bytes) : (x_share << 10) / x_bytes;
           cut.x_stages = whole_rounds(std::max(most, x_share == 0 ? 0 : fewest));
           if (cut.x_stages < fewest || cut.x_stages <= before) continue;
-          // With more stages the rings alone would not fit. Sums that take their place may need even more.
+          // With more stages the rings alone would not fit.
           cut.weight_stages =
               whole_rounds((room - received_bytes - cut.x_stages * (x_bytes + barrier_bytes)) /
                            (weight_bytes + barrier_bytes));
           while (cut.weight_stages >= fewest && shared_layout(cut).total > room)
             cut.weight_stages = whole_rounds(cut.weight_stages - 1);
-          if (cut.weight_stages < fewest) continue;
+          if (cut.weight_stages < fewest || (cut.warpgroups > 1 && !cut.has_room_to_lend())) continue;
           before = cut.x_stages;
           visit(cut);
         }
@@ -240,36 +213,30 @@ void for_each_completion(Cut cut, const GpuFacts& facts, MayBe&& may_be, Visitor
     }
 }
 
-/// Whether a lane's results are whole vectors in y. Neighbours in y are all features, or 8 or 16 j of each
-/// output.
-bool fits_lanes(const Product& p, const Shape& shape) {
-  const int features = shape.lane_features();
-  return (shape.block_j != p.d || p.b * p.d % features == 0) && (p.batch == 1 || p.y_sample % features == 0);
+/// Whether so many neighbouring results are a vector in y.
+bool fits_vectors(const Product& p, int features) {
+  return p.b * p.d % features == 0 && (p.batch == 1 || p.y_sample % features == 0);
 }
 
 /// Visits the beginnings of cuts: their shapes, and how l is split.
 template <class Visitor>
 void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit) {
   for (const Shape& shape : shapes) {
-    if (packed_as != nullptr && packed_as->shape != shape) continue;
-    if (shape.block_j != p.d && (shape.block_j < 8 || p.d % shape.block_j != 0)) continue;
-    const std::int64_t all_slabs = quotient_up(p.c, shape.slab_terms());
-    const std::int64_t j_groups = p.d / shape.block_j;
+    if (shape.block_j != p.d || (packed_as != nullptr && packed_as->shape != shape)) continue;
+    const std::int64_t all_slabs = quotient_up(p.c, shape.slab_terms()),
+                       k_blocks = quotient_up(p.b, shape.outputs);
     Cut cut;
     cut.shape = shape;
     cut.rows = static_cast<int>(quotient_up(p.batch, 8) * 8);
-    for (cut.splits = 1; cut.splits <= 8; cut.splits *= 2) {
+    cut.joins_boxes = p.c * p.d % (box_row_bytes / 2) == 0;
+    // If the copy engine does not take boxes of one slab, it takes no larger ones.
+    if (!x_view(p, cut, nullptr).strides_fit()) continue;
+    for (cut.splits = 1; cut.splits <= 2; ++cut.splits) {
       const std::int64_t slabs = quotient_up(all_slabs, cut.splits);
-      const std::int64_t k_blocks = quotient_up(p.b, shape.outputs);
       if (slabs > max_slabs || (cut.splits - 1) * slabs >= all_slabs) continue;
-      if (static_cast<double>(p.a) * static_cast<double>(j_groups) * static_cast<double>(k_blocks) *
-              cut.splits >
-          static_cast<double>(max_blocks))
-        continue;
+      if (k_blocks > max_blocks / p.a / cut.splits) continue;
       cut.slabs = static_cast<int>(slabs);
       cut.k_blocks = static_cast<int>(k_blocks);
-      cut.j_groups = static_cast<int>(j_groups);
-      cut.joins_boxes = j_groups == 1 && p.c * p.d % (box_row_bytes / 2) == 0;
       if (packed_as == nullptr || same_order(cut, *packed_as)) visit(cut);
     }
   }
@@ -278,7 +245,7 @@ void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit)
 Choice search(const Problem& problem, const GpuFacts& facts, const Cut* packed_as) {
   const Product p = planned_product_of(problem);
   const double margin = margin_of(tuning_of(facts).narrow.costs, p);
-  Branches<Cut, 4 * static_cast<int>(shapes.size())> branches;  // shapes and splits of l
+  Branches<Cut, 2 * static_cast<int>(shapes.size())> branches;  // shapes and splits of l
   for_each_beginning(p, packed_as,
                      [&](const Cut& cut) { branches.add(cut, margin * Bound(cut, p, facts).seconds()); });
   BestCut<Cut> best;
@@ -326,9 +293,6 @@ Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weigh
           .bias = nullptr,
           .cut = cut,
           .boxes = false,
-          .swizzle = cut.j_groups == 1         ? 7
-                     : cut.shape.block_j == 16 ? 1
-                                               : 0,
           .batch = static_cast<int>(p.batch),
           .activation = problem.activation,
           .b = p.b,
@@ -336,13 +300,11 @@ Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weigh
           .d = p.d,
           .x_sample = p.x_sample,
           .y_sample = p.y_sample,
-          // Neighbours in y are all features, or 8 or 16 j of each output.
-          .y_vectors = (cut.j_groups > 1 || p.b * p.d % 4 == 0) && (p.batch == 1 || p.y_sample % 4 == 0),
-          .y_direct = problem.activation == Activation::none && fits_lanes(p, cut.shape),
+          .y_vectors = fits_vectors(p, 4),
+          .y_direct = problem.activation == Activation::none && fits_vectors(p, cut.shape.lane_features()),
           .blocks = static_cast<std::uint32_t>(blocks_of(cut, p)),
           .splits = Divisor(static_cast<std::uint32_t>(cut.splits)),
           .k_blocks = Divisor(static_cast<std::uint32_t>(cut.k_blocks)),
-          .j_groups = Divisor(static_cast<std::uint32_t>(cut.j_groups)),
           .lending = lending_of(cut)};
 }
 

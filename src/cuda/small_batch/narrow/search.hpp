@@ -16,7 +16,8 @@ namespace narrow {
 
 using Choice = CutChoice<Cut>;
 
-/// Every cut worth considering. There is none if d has no shape or shared memory is too small.
+/// Every cut worth considering. There is none if d has no shape; if the copy engine does not take the stride
+/// between rows of x; if no two warpgroups or blocks can share l; if shared memory is too small.
 [[nodiscard]] std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts);
 /// The cheapest cut, by the cost model.
 [[nodiscard]] Choice choose(const Problem& problem, const GpuFacts& facts);
@@ -28,11 +29,11 @@ using Choice = CutChoice<Cut>;
 [[nodiscard]] inline bool same_order(const Cut& one, const Cut& other) {
   return one.shape == other.shape &&
          std::int64_t{one.slabs} * one.splits == std::int64_t{other.slabs} * other.splits &&
-         one.k_blocks == other.k_blocks && one.j_groups == other.j_groups;
+         one.k_blocks == other.k_blocks;
 }
 
 [[nodiscard]] inline std::int64_t blocks_of(const Cut& cut, const Product& p) {
-  return p.a * cut.j_groups * cut.k_blocks * cut.splits;
+  return p.a * cut.k_blocks * cut.splits;
 }
 /// Bytes of all packed weights.
 [[nodiscard]] inline std::int64_t weight_bytes(const Cut& cut, const Product& p) {
@@ -41,7 +42,7 @@ using Choice = CutChoice<Cut>;
 
 /// The arguments of a launch, without the operands.
 [[nodiscard]] Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights);
-/// The same with the operands. If the copy engine cannot take x, threads copy it.
+/// The same with the operands. If x is not aligned, threads copy it.
 [[nodiscard]] Arguments with_operands(Arguments arguments, const Product& p, const Operands& operands);
 
 }  // namespace narrow

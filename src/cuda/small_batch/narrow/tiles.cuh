@@ -1,17 +1,14 @@
 // The small-batch kernel `narrow` for Hopper: shapes, cuts and the arrangement of shared memory.
 //
-// It is for batches up to 64 of half types in batch_first. Blocks have few outputs:
-// x is the left operand of wgmma, 64 samples of which some may not exist, and the weights are the right one,
-// 8 to 64 outputs of each of some neighbouring j. So there are enough blocks without splitting sums much.
+// It is for batches up to 64 of half types in batch_first, with d = 1, 2 or 4. Blocks have few outputs: x is
+// the left operand of wgmma, 64 samples of which some may not exist, and the weights are the right one, 8 to
+// 64 outputs of each j. So there are enough blocks without splitting sums much.
 //
 // Tensor copies bring x as it lies in memory, in boxes of 128 bytes of (l, j) for each sample. Bulk copies
 // bring the weights in the order in which they are packed. For d = 1 wgmma reads the boxes as they are; else
 // lanes sort them by j on the way to registers (loads.cuh). x and the weights have rings of stages of their
-// own: often all weights fit, and come before the earlier kernel has ended. Warpgroups share the stages, and
-// their sums are added up last.
-//
-// The blocks of a cluster may split l and exchange sums: two of them as exchange.cuh says, more as store.cuh
-// says.
+// own: often all weights fit, and come before the earlier kernel has ended. Sums stay in registers. Two
+// warpgroups, two blocks of a cluster, or both share the terms, and add up at the end (exchange.cuh).
 #pragma once
 
 #include <cuda.h>
@@ -35,29 +32,28 @@ inline constexpr int box_row_bytes = 128;    ///< bytes of one sample
 inline constexpr int step_terms = 16;        ///< terms of one instruction
 inline constexpr int barrier_bytes = 16;     ///< a stage has two: one for full, one for empty
 inline constexpr int producer_threads = 64;  ///< the last of a block: a warp for weights, one for x
-inline constexpr int barriers_are_there = 1, sums_are_there = 2;  ///< numbered barriers
-inline constexpr int lent_to_sender = 3, lent_to_keeper = 4;
-inline constexpr int own_products_are_done = 5;  ///< for the first warpgroup; the next numbers are for the
-                                                 ///< others
+inline constexpr int max_warpgroups = 2;
+inline constexpr int barriers_are_there = 1;  ///< numbered barriers
+inline constexpr int lent_to_first = 2, lent_to_second = 3;
+inline constexpr int first_is_done = 4, second_is_done = 5;
 
 /// The work of a block. Every shape has its own kernel.
 struct Shape {
-  int block_j;  ///< neighbouring j: all of d, or 8 or 16 of them
+  int block_j;  ///< all of d: 1, 2 or 4
   int outputs;  ///< outputs of each j
 
   [[nodiscard]] __host__ __device__ constexpr int block_outputs() const { return block_j * outputs; }
   /// Sums of a lane.
   [[nodiscard]] __host__ __device__ constexpr int sums() const { return block_outputs() / 2; }
-  /// Warpgroups that registers suffice for. Beside its sums, each holds x as loaded and as sorted.
-  [[nodiscard]] __host__ __device__ constexpr int max_warpgroups() const {
-    const int registers = sums() + (block_j == 1 ? 0 : block_j < 8 ? 32 : 64);
-    return registers <= 72 ? 4 : registers <= 104 ? 3 : registers <= 160 ? 2 : 1;
+  /// The threads that share a multiprocessor's registers. Small shapes leave some of them to the next kernel.
+  /// Beside its sums, each thread holds x as loaded and as sorted.
+  [[nodiscard]] __host__ __device__ constexpr int register_threads() const {
+    const int registers = sums() + (block_j == 1 ? 0 : 32);
+    return (registers <= 72 ? 4 : registers <= 104 ? 3 : 2) * 128 + producer_threads;
   }
 
-  // A slab: the fewest boxes that make whole instructions.
-  [[nodiscard]] __host__ __device__ constexpr int box_terms() const { return 64 / block_j; }
-  [[nodiscard]] __host__ __device__ constexpr int slab_boxes() const { return block_j < 8 ? 1 : block_j / 4; }
-  [[nodiscard]] __host__ __device__ constexpr int slab_terms() const { return slab_boxes() * box_terms(); }
+  // A slab: a box of x, and its weights.
+  [[nodiscard]] __host__ __device__ constexpr int slab_terms() const { return 64 / block_j; }
   [[nodiscard]] __host__ __device__ constexpr int slab_steps() const { return slab_terms() / step_terms; }
   /// Bytes of weights for one instruction, and for a slab.
   [[nodiscard]] __host__ __device__ constexpr int step_bytes() const { return outputs * step_terms * 2; }
@@ -65,29 +61,18 @@ struct Shape {
     return slab_steps() * block_j * step_bytes();
   }
 
-  /// Bytes from one sample's sums to the next. Sums lie in units of 16 bytes, exchanged within groups of 8
-  /// (unit_place). The extra units put neighbouring samples into different banks.
-  [[nodiscard]] __host__ __device__ constexpr int sample_bytes() const {
-    const int over = block_j == 2 || block_j == 16 ? 4 : block_j == 4 ? 1 : 2;
-    return ((block_outputs() / 4 + 7) / 8 * 8 + over) * 16;
-  }
+  /// Neighbours in y that a lane has sums of: two outputs with all their j.
+  [[nodiscard]] __host__ __device__ constexpr int lane_features() const { return 2 * block_j; }
 
-  /// Neighbours in y that a lane has sums of: two outputs with all their j, or 8 j of one output.
-  [[nodiscard]] __host__ __device__ constexpr int lane_features() const {
-    return block_j < 4 ? 2 * block_j : 8;
-  }
-
-  /// Bytes of a warpgroup's sums, in the order of lanes.
-  [[nodiscard]] __host__ __device__ constexpr int lent_bytes() const { return 128 * sums() * 4; }
-
-  // Two blocks that split l exchange half of every lane's sums: those of one of its two samples. They do so
-  // in pieces of some outputs, so that the first are added up and stored while others are on their way.
+  // A lane has sums of two samples. The half of its sums that belongs to one of them goes to the other
+  // warpgroup or block, in pieces of some outputs, so that the first are added up and stored while others are
+  // on their way.
   [[nodiscard]] __host__ __device__ constexpr int half_sums() const { return sums() / 2; }
   /// Bytes of a half, for all lanes of a warp: as much as the weights of one step for all j.
   [[nodiscard]] __host__ __device__ constexpr int warp_half_bytes() const { return half_sums() * 128; }
   /// Sums of a lane in a piece. A small half is one piece.
   [[nodiscard]] __host__ __device__ constexpr int piece_sums() const {
-    return half_sums() < 24 ? half_sums() : block_j < 4 ? 8 : 2 * block_j;
+    return half_sums() < 24 ? half_sums() : 8;
   }
   [[nodiscard]] __host__ __device__ constexpr int pieces() const { return half_sums() / piece_sums(); }
 
@@ -101,12 +86,8 @@ struct Shape {
         return step * step_terms + position;
       case 2:  // a unit has four terms
         return 4 * (2 * t + step) + 2 * pair + odd;
-      case 4:  // two terms
+      default:  // two terms
         return 4 * t + 2 * pair + odd;
-      case 8:  // one term
-        return position;
-      default:  // half a term
-        return 4 * (2 * pair + odd) + t;
     }
   }
 
@@ -114,22 +95,19 @@ struct Shape {
 };
 
 inline constexpr std::array shapes{
-    Shape{1, 8},  Shape{1, 16},  Shape{1, 24}, Shape{1, 32}, Shape{1, 40}, Shape{1, 48}, Shape{1, 64},
-    Shape{2, 8},  Shape{2, 16},  Shape{2, 24}, Shape{2, 32}, Shape{2, 48}, Shape{2, 64},  //
-    Shape{4, 8},  Shape{4, 16},  Shape{4, 24}, Shape{4, 32}, Shape{4, 40}, Shape{4, 48},  //
-    Shape{8, 8},  Shape{8, 16},  Shape{8, 24},                                            //
-    Shape{16, 8}, Shape{16, 16},
+    Shape{1, 8}, Shape{1, 16}, Shape{1, 24}, Shape{1, 32}, Shape{1, 40}, Shape{1, 48}, Shape{1, 64},
+    Shape{2, 8}, Shape{2, 16}, Shape{2, 24}, Shape{2, 32}, Shape{2, 48}, Shape{2, 64},  //
+    Shape{4, 8}, Shape{4, 16}, Shape{4, 24}, Shape{4, 32}, Shape{4, 40}, Shape{4, 48},
 };
 
 /// How a problem is cut into blocks; fixed when the plan is made.
 struct Cut {
   Shape shape{1, 8};
   int rows = 8;  ///< samples of a box: the batch, rounded up to 8
-  int j_groups = 1;
   int k_blocks = 1;
-  int splits = 1;  ///< blocks of a cluster that split l
-  int warpgroups = 1;
-  int slabs = 1;  ///< slabs of a block
+  int splits = 1;      ///< blocks of a cluster that split l: 1 or 2
+  int warpgroups = 2;  ///< warpgroups that take slabs by turns: 1 or 2; there are at least two that share l
+  int slabs = 1;       ///< slabs of a block
   int stage_slabs = 1;
   int x_stages = 1, weight_stages = 1;
   bool joins_boxes = false;  ///< one copy brings all boxes of a stage
@@ -138,55 +116,34 @@ struct Cut {
   /// Fillings of the stages of either ring. The last may have fewer slabs.
   [[nodiscard]] __host__ __device__ int fillings() const { return (slabs + stage_slabs - 1) / stage_slabs; }
   [[nodiscard]] __host__ __device__ int box_bytes() const { return rows * box_row_bytes; }
-  [[nodiscard]] __host__ __device__ int slab_x_bytes() const { return shape.slab_boxes() * box_bytes(); }
-  /// Samples whose outputs one block of a cluster adds up and stores, if l is split.
-  [[nodiscard]] __host__ __device__ int share_rows() const { return rows / splits; }
-  [[nodiscard]] __host__ __device__ int share_bytes() const { return share_rows() * shape.sample_bytes(); }
 
-  /// Whether two blocks split l and exchange halves.
-  [[nodiscard]] __host__ __device__ bool exchanges() const { return splits == 2; }
   /// Warps of a warpgroup that have samples.
   [[nodiscard]] __host__ __device__ int sample_warps() const { return (rows + 15) / 16; }
-  /// Whether a warpgroup may lend its sums in its own stages of weights, as soon as its own products are
-  /// done. A stage always goes to the same warpgroup (see for_each_completion). The half of each warp takes
-  /// the place of a step; from the third warpgroup on, both halves are lent.
-  [[nodiscard]] __host__ __device__ bool lends_in_own_stages() const {
-    return weight_stages / warpgroups * stage_slabs * shape.slab_steps() >= (warpgroups > 2 ? 8 : 4);
+  /// Whether a warpgroup has room for the sums that it lends in its own stages of weights, where its own
+  /// products alone read. A stage always goes to the same warpgroup (see for_each_completion). The half of
+  /// each warp takes the place of a step.
+  [[nodiscard]] __host__ __device__ bool has_room_to_lend() const {
+    return weight_stages / warpgroups * stage_slabs * shape.slab_steps() >= 4;
   }
 
-  /// Sums received from other blocks, and the barriers that signal them.
+  /// Sums received from the other block, and the barriers that signal them.
   [[nodiscard]] __host__ __device__ int received_bytes() const {
-    return splits == 1 ? 0 : exchanges() ? sample_warps() * shape.warp_half_bytes() : splits * share_bytes();
+    return splits == 1 ? 0 : sample_warps() * shape.warp_half_bytes();
   }
-  [[nodiscard]] __host__ __device__ int received_pieces() const {
-    return splits == 1 ? 0 : exchanges() ? shape.pieces() : 1;
-  }
+  [[nodiscard]] __host__ __device__ int received_pieces() const { return splits == 1 ? 0 : shape.pieces(); }
   [[nodiscard]] __host__ __device__ int received_piece_bytes() const {
-    return exchanges() ? sample_warps() * shape.piece_sums() * 128 : (splits - 1) * share_bytes();
-  }
-
-  /// Threads whose products must be done before anything is lent: those of one warpgroup, or all.
-  [[nodiscard]] __host__ __device__ int done_threads() const {
-    return lends_in_own_stages() ? 128 : threads();
+    return sample_warps() * shape.piece_sums() * 128;
   }
   /// For racecheck, in place of numbered barriers.
   [[nodiscard]] __host__ __device__ int lending_barriers() const {
-    return for_racecheck && exchanges() && warpgroups > 1 ? 3 * 4 : 0;
-  }
-
-  /// Bytes of the sums that take the place of the stages.
-  [[nodiscard]] __host__ __device__ int sum_bytes() const {
-    if (exchanges()) return warpgroups == 1 || lends_in_own_stages() ? 0 : warpgroups * shape.lent_bytes();
-    const int of_samples = rows * shape.sample_bytes();
-    return of_samples + (warpgroups - 1) * (splits > 1 ? shape.lent_bytes() : of_samples);
+    return for_racecheck && warpgroups > 1 ? 3 * 4 : 0;
   }
 };
 
-/// Offsets in a block's shared memory, in bytes. The stages of x come first. The sums of warpgroups later
-/// take the place of all stages.
+/// Offsets in a block's shared memory, in bytes. The stages of x come first.
 struct SharedLayout {
-  int weights;   ///< [stage]
-  int received;  ///< sums of other blocks: [rank][sample of the share]; of two blocks: [warp][four][lane]
+  int weights;   ///< [stage]; warpgroups later lend sums there
+  int received;  ///< sums of the other block: [warp][four][lane]
   int barriers;  ///< [stage of x], [stage of weights]; then those for received sums and for lending
   int unused;    ///< 4 bytes that nobody reads
   int total;
@@ -194,12 +151,11 @@ struct SharedLayout {
 
 [[nodiscard]] __host__ __device__ inline SharedLayout shared_layout(const Cut& cut) {
   SharedLayout s{};
-  const auto larger = [](int one, int other) { return one < other ? other : one; };
-  s.weights = cut.x_stages * cut.stage_slabs * cut.slab_x_bytes();
+  s.weights = cut.x_stages * cut.stage_slabs * cut.box_bytes();
   const int rings = s.weights + cut.weight_stages * cut.stage_slabs * cut.shape.slab_weight_bytes();
   // wgmma reads 64 rows, also of shorter boxes. The results of the extra rows are not used.
   const int last_box_end = s.weights - cut.box_bytes() + max_samples * box_row_bytes;
-  s.received = larger(rings, larger(cut.sum_bytes(), last_box_end));
+  s.received = rings < last_box_end ? last_box_end : rings;
   s.barriers = s.received + cut.received_bytes();
   s.unused = s.barriers + (cut.x_stages + cut.weight_stages) * barrier_bytes +
              (cut.received_pieces() + cut.lending_barriers()) * 8;
@@ -207,34 +163,24 @@ struct SharedLayout {
   return s;
 }
 
-/// How warpgroups lend each other sums, if two blocks split l (exchange.cuh).
+/// The places where warpgroups lend each other sums (exchange.cuh).
 struct Lending {
-  /// Offsets in shared memory for each warp of the first warpgroup; other warpgroups lend `lender_bytes`
-  /// further each. [0]: the first half that a warpgroup lends. [1]: for warpgroups that lend both, the half
-  /// that the keeper collects.
-  int places[2][4];
-  int lender_bytes;     ///< from one warpgroup's place to the next
-  int done_threads;     ///< threads whose products must be done before anything is lent
-  int meeting_threads;  ///< threads that have samples, of all warpgroups
+  int places[4];        ///< offsets in shared memory for each warp of the first warpgroup
+  int second;           ///< from there to the places of the second warpgroup
+  int meeting_threads;  ///< threads that have samples, of both warpgroups
 };
 
 [[nodiscard]] inline Lending lending_of(const Cut& cut) {
   const Shape& shape = cut.shape;
-  const bool in_own_stages = cut.lends_in_own_stages();
   const int slab_bytes = shape.slab_weight_bytes(), stage_bytes = cut.stage_slabs * slab_bytes;
-  Lending lending{.places = {},
-                  .lender_bytes = in_own_stages ? stage_bytes : shape.lent_bytes(),
-                  .done_threads = cut.done_threads(),
-                  .meeting_threads = cut.warpgroups * cut.sample_warps() * 32};
-  for (int half = 0; half < 2; ++half)
-    for (int warp = 0; warp < 4; ++warp) {
-      const int step = half * 4 + warp, slab = step / shape.slab_steps();
-      lending.places[half][warp] =
-          in_own_stages
-              ? shared_layout(cut).weights + slab / cut.stage_slabs * cut.warpgroups * stage_bytes +
-                    slab % cut.stage_slabs * slab_bytes + step % shape.slab_steps() * shape.warp_half_bytes()
-              : step * shape.warp_half_bytes();
-    }
+  Lending lending{
+      .places = {}, .second = stage_bytes, .meeting_threads = cut.warpgroups * cut.sample_warps() * 32};
+  for (int warp = 0; warp < 4; ++warp) {
+    const int slab = warp / shape.slab_steps();
+    lending.places[warp] =
+        shared_layout(cut).weights + slab / cut.stage_slabs * cut.warpgroups * stage_bytes +
+        slab % cut.stage_slabs * slab_bytes + warp % shape.slab_steps() * shape.warp_half_bytes();
+  }
   return lending;
 }
 
@@ -246,12 +192,12 @@ struct Lending {
   const std::int64_t term = digits.take(8), k = digits.take(shape.outputs), next_terms = digits.take(2);
   const std::int64_t j = digits.take(shape.block_j), step = digits.take(shape.slab_steps());
   const std::int64_t slab = digits.take(cut.slabs), rank = digits.take(cut.splits);
-  const std::int64_t k_block = digits.take(cut.k_blocks), j_group = digits.take(cut.j_groups);
+  const std::int64_t k_block = digits.take(cut.k_blocks);
   return {.i = digits.rest(),
           .k = k_block * shape.outputs + k,
           .l = (rank * cut.slabs + slab) * shape.slab_terms() +
                shape.term_at(static_cast<int>(step), static_cast<int>(next_terms * 8 + term)),
-          .j = j_group * shape.block_j + j};
+          .j = j};
 }
 
 /// The same order as digits.
@@ -265,15 +211,14 @@ struct Lending {
   layout.digit(shape.slab_steps(), {.l = shape.slab_steps() > 1 ? shape.term_at(1, 0) : 0});
   layout.digit(std::int64_t{cut.slabs} * cut.splits, {.l = shape.slab_terms()});
   layout.digit(cut.k_blocks, {.k = shape.outputs});
-  layout.digit(cut.j_groups, {.j = shape.block_j});
   return layout;
 }
 
 /// The numbers that packed_place() depends on. Slabs are numbered through all blocks that split l.
 [[nodiscard]] inline PackedOrder packed_order(const Cut& cut) {
-  return {.family = "narrow",
-          .numbers = {cut.shape.block_j, cut.shape.outputs, std::int64_t{cut.slabs} * cut.splits,
-                      cut.k_blocks, cut.j_groups}};
+  return {
+      .family = "narrow",
+      .numbers = {cut.shape.block_j, cut.shape.outputs, std::int64_t{cut.slabs} * cut.splits, cut.k_blocks}};
 }
 /// Gives the cut this order. Its other numbers do not count.
 inline void take_order(Cut& cut, const PackedOrder& order) {
@@ -281,7 +226,6 @@ inline void take_order(Cut& cut, const PackedOrder& order) {
   cut.shape = {number(0), number(1)};
   cut.slabs = number(2);
   cut.k_blocks = number(3);
-  cut.j_groups = number(4);
 }
 
 /// The arguments of a launch.
@@ -292,26 +236,25 @@ struct Arguments {
   void* y;
   const void* bias;  ///< null when there is none
   Cut cut;
-  bool boxes;   ///< whether tensor copies bring x; else threads do
-  int swizzle;  ///< the bits of a sample's number that swizzle units in a box
+  bool boxes;  ///< whether tensor copies bring x; else threads do
   int batch;
   Activation activation;
   std::int64_t b, c, d;
   std::int64_t x_sample, y_sample;
   bool y_vectors;        ///< whether 4 neighbouring features are stored at once
-  bool y_direct;         ///< if two blocks split l: lanes round sums and store them from where they are
+  bool y_direct;         ///< lanes round sums and store them from where they are
   std::uint32_t blocks;  ///< blocks that have work
-  Divisor splits, k_blocks, j_groups;
+  Divisor splits, k_blocks;
   bool just_packed = false;  ///< the earlier kernel may write the weights: wait for it first
   Lending lending;
 };
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// The position of a block: its weights, i, first j and output, and its part of l.
+/// The position of a block: its weights, i, first output, and its part of l.
 struct BlockPlace {
   int number;
-  int i, j, k;
+  int i, k;
   int rank;  ///< among the blocks that split l
   int first_slab;
 
@@ -325,7 +268,6 @@ struct BlockPlace {
     auto rest = static_cast<unsigned>(number);
     rank = take(rest, args.splits);
     k = take(rest, args.k_blocks) * args.cut.shape.outputs;
-    j = take(rest, args.j_groups) * args.cut.shape.block_j;
     i = static_cast<int>(rest);
     first_slab = rank * args.cut.slabs;
   }
@@ -366,13 +308,12 @@ class Ring {
 struct Stages {
   Ring x, weights;
   std::uint32_t received;  ///< [piece]
-  /// For racecheck. For each warp: whether the same warps of other warpgroups have lent sums to the sender,
-  /// and to the keeper. For each warpgroup: whether its products are done; the first barrier stands for all
-  /// warpgroups.
+  /// For racecheck. For each warp: whether the same warp of the other warpgroup has lent sums to the first
+  /// warpgroup, and to the second. For each warpgroup: whether its products are done.
   std::uint32_t lending;
 
   __device__ Stages(const Cut& cut, const SharedLayout& layout, std::uint32_t base)
-      : x(base, base + layout.barriers, cut.stage_slabs * cut.slab_x_bytes(), cut.x_stages),
+      : x(base, base + layout.barriers, cut.stage_slabs * cut.box_bytes(), cut.x_stages),
         weights(base + layout.weights, base + layout.barriers + cut.x_stages * barrier_bytes,
                 cut.stage_slabs * cut.shape.slab_weight_bytes(), cut.weight_stages),
         received(base + layout.barriers + (cut.x_stages + cut.weight_stages) * barrier_bytes),
@@ -387,8 +328,7 @@ struct Stages {
       ptx::barrier_init(received + number * 8, 1);
       ptx::barrier_arrive_expecting(received + number * 8, cut.received_piece_bytes());
     }
-    if (number < cut.lending_barriers())
-      ptx::barrier_init(lending + number * 8, number < 8 ? (cut.warpgroups - 1) * 32 : cut.done_threads());
+    if (number < cut.lending_barriers()) ptx::barrier_init(lending + number * 8, number < 8 ? 32 : 128);
     ptx::barrier_init_fence();
     __syncwarp();
   }

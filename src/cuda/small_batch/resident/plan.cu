@@ -46,7 +46,8 @@ struct Resident {
   static const void* kernel(DType dtype, const Cut& cut) {
     return reinterpret_cast<const void*>(resident_kernel(dtype, cut.shape));
   }
-  static LaunchShape launch_shape(const Cut& cut, const Product& p, const GpuFacts& /*facts*/) {
+  static LaunchShape launch_shape(const Problem& problem, const Cut& cut, const GpuFacts& /*facts*/) {
+    const Product p = product_of(problem);
     return {.blocks = static_cast<unsigned>(blocks_of(cut, p)),
             .threads = resident::threads,
             .shared_bytes = static_cast<std::size_t>(shared_layout(cut).total)};

@@ -1,9 +1,11 @@
 // The small-batch kernel `skinny`: the search for the cheapest cut, and the cost model.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <initializer_list>
 
+#include "cuda/host/alignment.hpp"
 #include "cuda/host/speeds.hpp"
 #include "cuda/small_batch/skinny/search.hpp"
 #include "cuda/tuning/tuning.hpp"
@@ -316,6 +318,38 @@ std::vector<Choice> choices(const Problem& problem, const GpuFacts& facts) {
 Choice choose(const Problem& problem, const GpuFacts& facts) { return search(problem, facts, nullptr); }
 Choice choose(const Problem& problem, const GpuFacts& facts, const Cut& packed_as) {
   return search(problem, facts, &packed_as);
+}
+
+Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights) {
+  const Product p = product_of(problem);
+  return {.weights = static_cast<const uint4*>(weights),
+          .x = nullptr,
+          .y = nullptr,
+          .bias = nullptr,
+          .cut = cut,
+          .batch = static_cast<int>(p.batch),
+          .j_fastest_log2 = std::countr_zero(static_cast<unsigned>(j_fastest(cut))),
+          .activation = problem.activation,
+          .b = p.b,
+          .c = p.c,
+          .d = p.d,
+          .x_sample = p.x_sample,
+          .x_feature = p.x_feature,
+          .y_sample = p.y_sample,
+          .y_feature = p.y_feature,
+          // Four neighbouring features of y are four j or four k of one block.
+          .quads = p.y_feature == 1 && (p.batch == 1 || p.y_sample % 4 == 0) &&
+                   (p.d == 1 ? p.b % 4 == 0 : p.d % 4 == 0 && j_fastest(cut) % 4 == 0),
+          .quad_bytes = 4 * static_cast<int>(size_of(problem.dtype))};
+}
+
+Arguments with_operands(Arguments arguments, const Product& /*p*/, const Operands& operands) {
+  arguments.x = operands.x;
+  arguments.y = operands.y;
+  arguments.bias = operands.bias;
+  arguments.cut.vector = arguments.cut.vector && is_aligned(operands.x, 16);
+  arguments.quads = arguments.quads && is_aligned(operands.y, arguments.quad_bytes);
+  return arguments;
 }
 
 }  // namespace kronsparse::cuda::skinny

@@ -65,14 +65,27 @@ decltype(auto) dispatch_type(DType dtype, Body&& body) {
   return p.a * cut.j_groups * cut.k_blocks * cut.cluster;
 }
 
-/// The vectors of 16 bytes of all packed weights.
-[[nodiscard]] inline std::int64_t packed_vectors(const Cut& cut, const Product& p) {
-  return blocks_of_weights(cut, p) * cut.groups * cut.warps() * cut.segments * cut.tiles_per_warp * 32;
-}
-
-/// Bytes of weights that one block reads.
+/// Bytes of weights that one block reads, and bytes of all packed weights.
 [[nodiscard]] inline std::int64_t bytes_of_block(const Cut& cut) {
   return std::int64_t{cut.groups} * cut.warps() * cut.segments * cut.tiles_per_warp * tile_bytes;
 }
+[[nodiscard]] inline std::int64_t weight_bytes(const Cut& cut, const Product& p) {
+  return blocks_of_weights(cut, p) * bytes_of_block(cut);
+}
+[[nodiscard]] inline PackLayout pack_layout(const Problem& problem, const Cut& cut) {
+  return dispatch_type(problem.dtype, [&]<class T>() { return pack_layout<T>(problem, cut); });
+}
+
+[[nodiscard]] inline std::size_t shared_bytes(const Problem& problem, const Cut& cut) {
+  const int samples = static_cast<int>(std::min<std::int64_t>(problem.batch, cut.n_tiles * 8));
+  return dispatch_type(problem.dtype, [&]<class T>() {
+    return static_cast<std::size_t>(shared_layout<T>(cut, samples, j_fastest(cut)).total);
+  });
+}
+
+/// The arguments of a launch, without the operands.
+[[nodiscard]] Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weights);
+/// The same with the operands. Operands that are not aligned are read and written by elements.
+[[nodiscard]] Arguments with_operands(Arguments arguments, const Product& p, const Operands& operands);
 
 }  // namespace kronsparse::cuda::skinny

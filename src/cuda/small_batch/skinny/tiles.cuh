@@ -73,7 +73,8 @@ struct Arguments {
   Activation activation;
   std::int64_t b, c, d;
   std::int64_t x_sample, x_feature, y_sample, y_feature;
-  bool quads;  ///< whether y can be written four features at a time
+  bool quads;      ///< whether y can be written four features at a time
+  int quad_bytes;  ///< of four features
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800

@@ -39,7 +39,8 @@ struct Stream {
   static const void* kernel(DType dtype, const Cut& cut) {
     return reinterpret_cast<const void*>(stream_kernel(dtype, cut.samples));
   }
-  static LaunchShape launch_shape(const Cut& cut, const Product& p, const GpuFacts& /*facts*/) {
+  static LaunchShape launch_shape(const Problem& problem, const Cut& cut, const GpuFacts& /*facts*/) {
+    const Product p = product_of(problem);
     return {.blocks = static_cast<unsigned>(blocks_of_weights(cut, p) * sample_blocks(cut, p)),
             .threads = cut.threads + stream::producer_threads,
             .shared_bytes = static_cast<std::size_t>(shared_layout(cut).total),
