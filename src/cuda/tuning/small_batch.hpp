@@ -46,7 +46,7 @@ struct Unpacked {
   double sectors;  ///< share of the same, for parts of sectors that blocks fetch again
 };
 
-struct Resident {
+struct WeightsStay {
   double start, start_of_8_j, start_of_32_j;  ///< seconds; the latter are added from that d on
   double l2_rate;                             ///< bytes per second, to all multiprocessors
   double weights, weights_again;              ///< shares of the time to read them from memory, and from L2
@@ -56,7 +56,7 @@ struct Resident {
                                                    ///< that meet
 };
 
-struct Narrow {
+struct SumsStay {
   double clock;                    ///< of the GPU while it was measured; rates and waits are in clocks
   double start;                    ///< seconds of a kernel that does little, and of its first bytes
   double memory;                   ///< rate of reading weights, over that of a copy
@@ -78,7 +78,7 @@ struct Narrow {
   double margin_few, margin_long, margin_rows, margin;
 };
 
-struct Stream {
+struct XStaysWgmma {
   double clock;                           ///< of the GPU while it was measured
   double start;                           ///< seconds of a kernel that does little
   double l2_of_one, all_l2;               ///< bytes per second, to each multiprocessor and to all together
@@ -99,7 +99,7 @@ struct Stream {
   double margin_several_j, margin_short;
 };
 
-struct Skinny {
+struct XStaysMma {
   double start;                       ///< seconds of a kernel that does little
   double l2_latency, memory_latency;  ///< seconds
   double other_samples;               ///< memory's rate, where blocks find each other's weights in L2
