@@ -59,7 +59,7 @@ def _with_names_of_today(row: Row) -> Row:
     >>> _with_names_of_today({"record": "regret", "candidates": {"skinny": {}}})["candidates"]
     {'x-stays-mma': {}}
     """
-    renamed = {name: _FORMER_NAMES.get(row[name], row[name]) for name in _NAMING if name in row}
+    renamed: Row = {name: _FORMER_NAMES.get(row[name], row[name]) for name in _NAMING if name in row}
     if "candidates" in row:
         renamed["candidates"] = {_FORMER_NAMES.get(name, name): one for name, one in row["candidates"].items()}
     return {**row, **renamed}
