@@ -221,7 +221,7 @@ TEST(MadeUpGpus, RefuseForTheTrueReason) {
   }
 }
 
-// Where a chain is refused as a whole, its factors are taken one by one.
+// If a chain is refused as a whole, its factors are taken one by one.
 TEST(MadeUpGpus, HaveKernelsForChains) {
   for (const GpuFacts& facts : made_up_gpus()) {
     const PretendedGpus machine({facts});

@@ -1,4 +1,4 @@
-"""What `kronsparse-bench models` measures at a time: the cells of its table, and their order."""
+"""The cells of the table of `kronsparse-bench models`, which are measured one at a time, and their order."""
 
 from __future__ import annotations
 
