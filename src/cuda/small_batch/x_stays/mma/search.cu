@@ -8,10 +8,13 @@
 #include "cuda/host/alignment.hpp"
 #include "cuda/host/speeds.hpp"
 #include "cuda/small_batch/x_stays/mma/search.hpp"
+#include "cuda/small_batch/x_stays/panels.hpp"
 #include "cuda/tuning/tuning.hpp"
 
 namespace kronsparse::cuda::x_stays_mma {
 namespace {
+
+using x_stays::Panel, x_stays::usable_share;
 
 constexpr double max_blocks = 1 << 30;
 
@@ -29,10 +32,6 @@ struct Costs : tuning::XStaysMma {
 
 /// Registers of a thread, approximately.
 double registers_of(int n_tiles) { return n_tiles < 4 ? 168 : 255; }
-/// Clusters of 4 and 8 leave some of each GPU cluster of 16 or 18 SMs idle: 128 blocks take two turns.
-double usable_share(const Costs& costs, int cluster) {
-  return cluster == 8 ? costs.usable_of_8 : cluster == 4 ? costs.usable_of_4 : 1.0;
-}
 /// Seconds for blocks or warps to add up.
 double meeting_seconds(const Costs& costs, int cluster) {
   return cluster > 1 ? costs.meeting + costs.meeting_of_each * cluster : costs.meeting_of_warps;
@@ -196,29 +195,17 @@ class Bound {
   double x_ = 0, waits_of_warp_ = 0, wait_ = 0, group_ = 0;
 };
 
-/// Whether x can be read in vectors: of whole runs of l, or of 8 (f32: 4) neighbouring j.
-template <class T>
-bool fits_vectors(const Product& p) {
-  constexpr int vector = Tile<T>::vector;
-  return p.x_feature == 1 && (p.batch == 1 || p.x_sample % vector == 0) &&
-         (p.d < vector ? vector % p.d == 0 && p.c % (vector / p.d) == 0 : p.d % vector == 0);
-}
-
 /// Visits the beginnings of cuts: how j, samples and l are shared out.
 template <class T, class Visitor>
 void for_each_beginning(const Product& p, const GpuFacts& facts, const Cut* packed_as, Visitor&& visit) {
   constexpr int vector = Tile<T>::vector;
-  const bool vectors = fits_vectors<T>(p);
   const int largest_cluster = facts.has_clusters() ? 8 : 1;
   const std::int64_t l_tiles = ceil_div<std::int64_t>(p.c, Tile<T>::tile_l);
-  Cut cut;
-  for (const int j_group : {1, 2, 3, 4, 5, 6, 7, 8, 16}) {
-    const bool is_whole = j_group == p.d, is_part = j_group == vector || j_group == 2 * vector;
-    if (j_group > p.d || (j_group > 1 && !is_whole && !is_part)) continue;
-    if (packed_as != nullptr && packed_as->j_group != j_group) continue;
-    cut.j_group = j_group;
-    cut.j_groups = static_cast<int>(std::min<std::int64_t>(ceil_div<std::int64_t>(p.d, j_group), 1 << 30));
-    cut.vector = vectors && (p.d < vector ? is_whole : j_group % vector == 0);
+  x_stays::for_each_panel(p, vector, packed_as == nullptr ? 0 : packed_as->j_group, [&](const Panel& panel) {
+    Cut cut;
+    cut.j_group = panel.j_group;
+    cut.j_groups = panel.j_groups;
+    cut.vector = panel.takes_vectors;
     cut.run = cut.vector && p.d < vector ? vector / static_cast<int>(p.d) : 1;
     for (cut.n_tiles = 1; cut.n_tiles <= 8; cut.n_tiles *= 2) {
       if (cut.n_tiles > 1 && cut.n_tiles * 4 >= p.batch) break;  // half of it would do
@@ -233,7 +220,7 @@ void for_each_beginning(const Product& p, const GpuFacts& facts, const Cut* pack
         }
       }
     }
-  }
+  });
 }
 
 /// Visits the ways to complete a cut: every number of rows for a block, each with as few segments as shared

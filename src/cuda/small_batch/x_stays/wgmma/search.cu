@@ -4,7 +4,9 @@
 #include <bit>
 #include <cmath>
 
+#include "cuda/host/alignment.hpp"
 #include "cuda/host/quotient.hpp"
+#include "cuda/small_batch/x_stays/panels.hpp"
 #include "cuda/small_batch/x_stays/wgmma/search.hpp"
 #include "cuda/tuning/tuning.hpp"
 
@@ -14,14 +16,11 @@ namespace {
 constexpr std::int64_t max_blocks = std::int64_t{1} << 27;  // blocks of weights
 constexpr int vector = 8;                                   // elements in 16 bytes
 
+using x_stays::Panel, x_stays::usable_share;
+
 constexpr double registers = 96;
 
 using Costs = tuning::XStaysWgmma;
-
-/// The share of the SMs that clusters can use.
-double usable_share(const Costs& costs, int cluster) {
-  return cluster == 8 ? costs.usable_of_8 : cluster == 4 ? costs.usable_of_4 : 1.0;
-}
 
 /// Neighbouring j of x that are fetched with those of a panel: whole sectors of 32 bytes.
 double fetched_j_of(const Cut& cut, const Product& p) {
@@ -237,22 +236,14 @@ void for_each_completion(Cut cut, const Product& p, const GpuFacts& facts, const
 template <class Visitor>
 void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit) {
   constexpr std::int64_t chunk_l = std::int64_t{chunk_steps} * step_l;
-  const auto fits = [&](int elements) {
-    return p.x_feature == 1 && (p.batch == 1 || p.x_sample % elements == 0);
-  };
-  const bool fits_vectors =
-      fits(vector) && (p.d < vector ? vector % p.d == 0 && p.c % (vector / p.d) == 0 : p.d % vector == 0);
-  const bool fits_halves = fits(vector / 2) && p.d == 1 && p.c % (vector / 2) == 0;
-  Cut cut;
-  // Few results are stored directly: collecting them takes longer.
-  cut.collects = p.y_feature == 1 && p.batch > (p.d == 1 ? 8 : 2);
-  for (const int j_group : {1, 2, 3, 4, 5, 6, 7, 8, 16}) {
-    const bool is_whole = j_group == p.d, is_part = j_group == vector || j_group == 2 * vector;
-    if (j_group > p.d || (j_group > 1 && !is_whole && !is_part)) continue;
-    if (packed_as != nullptr && packed_as->j_group != j_group) continue;
-    cut.j_group = j_group;
-    cut.j_groups = static_cast<int>(std::min<std::int64_t>(quotient_up(p.d, j_group), max_blocks));
-    cut.bytes = fits_vectors && (p.d < vector ? is_whole : j_group % vector == 0) ? 16 : fits_halves ? 8 : 0;
+  const bool fits_halves = p.d == 1 && x_stays::rows_fit(p, vector / 2) && p.c % (vector / 2) == 0;
+  x_stays::for_each_panel(p, vector, packed_as == nullptr ? 0 : packed_as->j_group, [&](const Panel& panel) {
+    Cut cut;
+    // Few results are stored directly: collecting them takes longer.
+    cut.collects = p.y_feature == 1 && p.batch > (p.d == 1 ? 8 : 2);
+    cut.j_group = panel.j_group;
+    cut.j_groups = panel.j_groups;
+    cut.bytes = panel.takes_vectors ? 16 : fits_halves ? 8 : 0;
     cut.run = cut.bytes != 0 && p.d < vector ? vector / static_cast<int>(p.d) : 1;
     for (cut.samples = 8; cut.samples <= max_batch; cut.samples *= 2) {
       cut.boxes = p.d == 1 && p.x_feature == 1 && x_view(p, cut, nullptr).strides_fit();
@@ -266,7 +257,7 @@ void for_each_beginning(const Product& p, const Cut* packed_as, Visitor&& visit)
         if (std::int64_t{cut.j_group} * cut.positions() * cut.samples <= (1 << 17)) visit(cut);
       }
     }
-  }
+  });
 }
 
 constexpr int max_branches = 3 * 4 * 4;  // choices of j_group, samples and cluster
@@ -360,9 +351,6 @@ Arguments arguments_of(const Problem& problem, const Cut& cut, const void* weigh
 }
 
 Arguments with_operands(Arguments arguments, const Product& p, const Operands& operands) {
-  const auto is_aligned = [](const void* data, int bytes) {
-    return reinterpret_cast<std::uintptr_t>(data) % static_cast<unsigned>(bytes) == 0;
-  };
   arguments.x = operands.x;
   arguments.y = operands.y;
   arguments.bias = operands.bias;
