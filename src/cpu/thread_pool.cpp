@@ -59,8 +59,8 @@ bool spin(std::chrono::microseconds time, const Done& done) noexcept {
   return done();
 }
 
-/// How far a run is, changed as one.
-struct Progress {
+/// How far a run is, changed as one: aligned, or else clang asks libatomic.
+struct alignas(8) Progress {
   std::uint32_t left = 0;    ///< ranges that nobody has begun
   std::uint16_t room = 0;    ///< helpers that may still come
   std::uint16_t inside = 0;  ///< helpers at work on it

@@ -8,6 +8,13 @@
 #include "factorize/reflector.hpp"
 #include "kronsparse/error.hpp"
 
+// A loop whose rows the compiler may take to be apart: too many to compare at run time.
+#ifdef __clang__
+#define KRONSPARSE_ROWS_APART _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define KRONSPARSE_ROWS_APART _Pragma("GCC ivdep")
+#endif
+
 namespace kronsparse::factorization {
 namespace {
 
@@ -66,7 +73,7 @@ void reflect_rows(T* rows, std::int64_t stride, std::int64_t many, std::int64_t 
       T s1 = 0;
       T s2 = 0;
       T s3 = 0;
-#pragma GCC ivdep
+      KRONSPARSE_ROWS_APART
       for (std::int64_t x = 0; x < size; ++x) {
         r0[x] -= v0 * w[x];
         r1[x] -= v1 * w[x];
@@ -81,7 +88,7 @@ void reflect_rows(T* rows, std::int64_t stride, std::int64_t many, std::int64_t 
       s1 *= right_tau;
       s2 *= right_tau;
       s3 *= right_tau;
-#pragma GCC ivdep
+      KRONSPARSE_ROWS_APART
       for (std::int64_t x = 0; x < size; ++x) {
         r0[x] -= s0 * u[x];
         r1[x] -= s1 * u[x];

@@ -2,8 +2,8 @@
 # a project that knows nothing but that prefix. Run with
 #   cmake -D BUILD_DIR=... -D WORK_DIR=... -D CONSUMER_DIR=... -D GENERATOR=...
 #         -D CXX_COMPILER=... -D MAKE_PROGRAM=... -D BUILD_TYPE=... [-D SOURCE_DIR=...] -P install_and_use.cmake
-# With SOURCE_DIR it first makes BUILD_DIR: a static library without the rest
-# (and without CUDA, whose kernels take minutes to compile once more).
+# With SOURCE_DIR it first makes BUILD_DIR: a static library (BUILD_SHARED: a shared one) without the rest
+# (and without CUDA, whose kernels take minutes to compile once more). Warnings are errors, in the headers too.
 
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -18,13 +18,18 @@ set(toolchain -G "${GENERATOR}" "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}" "-DCMAKE_
               "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}")
 file(REMOVE_RECURSE "${WORK_DIR}")
 if(SOURCE_DIR)
-  run("${CMAKE_COMMAND}" -S "${SOURCE_DIR}" -B "${BUILD_DIR}" ${toolchain} -DBUILD_SHARED_LIBS=OFF
-      -DKRONSPARSE_BUILD_TESTS=OFF -DKRONSPARSE_BUILD_CLI=OFF -DKRONSPARSE_CUDA=OFF -DCMAKE_CXX_FLAGS_DEBUG=-O0)
+  if(NOT BUILD_SHARED)
+    set(BUILD_SHARED OFF)
+  endif()
+  run("${CMAKE_COMMAND}" -S "${SOURCE_DIR}" -B "${BUILD_DIR}" ${toolchain} -DBUILD_SHARED_LIBS=${BUILD_SHARED}
+      -DKRONSPARSE_WERROR=ON -DKRONSPARSE_BUILD_TESTS=OFF -DKRONSPARSE_BUILD_CLI=OFF -DKRONSPARSE_CUDA=OFF
+      -DCMAKE_CXX_FLAGS_DEBUG=-O0)
   run("${CMAKE_COMMAND}" --build "${BUILD_DIR}")
 endif()
 run("${CMAKE_COMMAND}" --install "${BUILD_DIR}" --prefix "${WORK_DIR}/prefix")
 run("${CMAKE_COMMAND}" -S "${CONSUMER_DIR}" -B "${WORK_DIR}/build" ${toolchain}
-    "-DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix")
+    "-DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix" -DCMAKE_NO_SYSTEM_FROM_IMPORTED=ON
+    "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror")
 run("${CMAKE_COMMAND}" --build "${WORK_DIR}/build")
 run("${WORK_DIR}/build/consumer")
 message("${output}")

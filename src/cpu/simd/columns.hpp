@@ -148,7 +148,7 @@ class ColumnsExecutor final : public ColumnsDriver {
     const std::int64_t stride = shape_.x_stride * shape_.unit * bytes;
     const auto* first = static_cast<const char*>(x) + row * stride + part.first_column * bytes;
     const std::int64_t terms = std::min(depth_block_, depth_ - t) / shape_.unit;
-    return {first, terms, (part.products - 1) * stride + part.columns * bytes, shape_.d * stride};
+    return {{first, terms, (part.products - 1) * stride + part.columns * bytes, shape_.d * stride}};
   }
   [[nodiscard]] std::int64_t tiles_of(const Part& part) const {
     return (part.last_panel - part.first_panel) * part.products * ((part.columns + slice_ - 1) / slice_);

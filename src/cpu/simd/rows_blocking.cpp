@@ -134,7 +134,8 @@ void RowsPart<Real>::choose_units(const std::vector<Segments>& segments) {
     count = std::clamp<std::int64_t>(budget / kernels_.lanes, 1, last.count);
     const std::int64_t weights =
         panels_.groups().front().width * depth_ * static_cast<std::int64_t>(sizeof(Real));
-    weights_stay_ = kernels_.lanes * sizeof(Real) == cache_line && shape_.outs >= shape_.depth &&
+    constexpr int in_line = static_cast<int>(cache_line / sizeof(Real));
+    weights_stay_ = kernels_.lanes == in_line && shape_.outs >= shape_.depth &&
                     last.count * weights > l2 / 2 && weights <= 2 * l2;
     if (weights_stay_) {
       const bool halves = shape_.storage == Storage::f16 || shape_.storage == Storage::bf16;
