@@ -26,7 +26,9 @@ TEST(CudaTable, SumsStayWhereJAreFew) {
   // Neither two warpgroups nor two blocks can share a box; the copy engine takes multiples of 16 bytes.
   expect_mentions(sums_stay("f16 batch_first B=64 3x17x64x1"), "has no way to cut");
   expect_mentions(sums_stay("f16 batch_first B=64 3x17x100x1"), "has no way to cut");
-  expect_mentions(sums_stay("f16 batch_first B=64 3x17x68x4 cols_stride=1004"), "rows of x this far apart");
+  expect_mentions(sums_stay("f16 batch_first B=64 3x17x68x4 cols_stride=1004"),
+                  "rows of x this far apart, into blocks; the pattern is 3x17x68x4, samples of x lie 1004 "
+                  "elements apart");
   expect_mentions(sums_stay("f16 batch_first B=65 1x16x16x4"), "at most 64, not 65");
   expect_mentions(sums_stay("f16 batch_last B=64 1x16x16x4"), "batch_first only");
   expect_mentions(sums_stay("f16 batch_first B=64 1x16x16x3"), "d = 1, 2 or 4, not 3");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/implementation.hpp"
+#include "core/message.hpp"
 #include "cuda/host/launch.hpp"
 #include "cuda/host/product.hpp"
 #include "cuda/host/runtime.hpp"
@@ -122,7 +123,7 @@ template <class Family>
 }
 
 /// The proposal of a kernel with many cuts. `Family` has the types Cut and Arguments and defines
-///   name, kernel_name, summary, uncut          texts; the last is the refusal if no cut is possible
+///   name, kernel_name, summary, uncut          texts; the last begins the refusal if no cut is possible
 ///   refusal(problem), gpu_refusal(facts)       the reason; empty if there is none
 ///   choose(problem, facts)                     the cheapest cut
 ///   choose(problem, facts, cut)                the cheapest cut that reads weights in the order of this one;
@@ -139,8 +140,9 @@ template <class Family>
     if (packed_as != nullptr) return refused(has_other_order);
     GpuFacts larger = facts;
     larger.shared_bytes = most_shared_bytes;
-    return refused(std::isfinite(Family::choose(problem, larger).seconds) ? shared_memory_refusal(facts)
-                                                                          : Family::uncut);
+    if (std::isfinite(Family::choose(problem, larger).seconds)) return refused(shared_memory_refusal(facts));
+    return refused(message("{}; the pattern is {}, samples of x lie {} elements apart", Family::uncut,
+                           problem.pattern().to_string(), product_of(problem).x_sample));
   }
   const typename Family::Cut& cut = choice.cut;
   return {
