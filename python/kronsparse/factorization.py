@@ -182,7 +182,7 @@ def factorize(
 
 @dataclass(frozen=True)
 class _Options:
-    """Of `factorize`, checked."""
+    """The options of `factorize`, checked."""
 
     order: str
     splits: list[int]

@@ -9,7 +9,7 @@
 namespace kronsparse {
 namespace {
 
-/// Of a device that was found to be there before.
+/// The memory of a device that was found to be there before.
 const MemoryOps& memory_of(Device device) noexcept {
   for (const BackendEntry& entry : backends())
     if (entry.backend == device.backend) return entry.memory;

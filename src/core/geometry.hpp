@@ -1,4 +1,4 @@
-// Where the elements of a problem's matrices lie.
+// The places of the elements of a problem's matrices.
 #pragma once
 
 #include <cstdint>

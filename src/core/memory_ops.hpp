@@ -1,4 +1,4 @@
-// What the core asks of a device besides products: memory, copies, time.
+// The core asks these of a device besides products: memory, copies, time.
 #pragma once
 
 #include <cstddef>

@@ -93,7 +93,7 @@ void check_arguments(const Chain& chain, std::span<const ConstVector> values, co
   if (options.bias) check_vector("bias", *options.bias, dtype, chain.rows(), rows_text);
 }
 
-// Of the whole chain: a plan sees only its own factor's operands.
+// Checked for the whole chain: a plan sees only its own factor's operands.
 void check_pointers(const ConstMatrix& x, const Matrix& y, const MultiplyOptions& options) {
   const MatrixArgument output = argument_of("y", y);
   if (batch_of(x, options.layout) > 0) {

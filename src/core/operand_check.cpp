@@ -51,7 +51,7 @@ void check_disjoint(const MatrixArgument& output, const MatrixArgument& input, D
 
   if (output.shape.stride == input.shape.stride) {
     const std::uintptr_t stride = bytes(output.shape.stride);
-    // Where the output's window begins when the input's is at 0.
+    // The beginning of the output's window when the input's is at 0.
     const std::uintptr_t offset = output_begin >= input_begin
                                       ? (output_begin - input_begin) % stride
                                       : (stride - (input_begin - output_begin) % stride) % stride;

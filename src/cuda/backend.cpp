@@ -26,8 +26,8 @@ std::vector<DeviceInfo> usable_gpus() {
 std::vector<Implementation> all_implementations() {
   return {
       gemm_implementation(),          wgmma_implementation(),          mma_implementation(),
-      resident_implementation(),      direct_implementation(),         unpacked_implementation(),
-      narrow_implementation(),        stream_implementation(),         skinny_implementation(),
+      weights_stay_implementation(),  direct_implementation(),         unpacked_implementation(),
+      sums_stay_implementation(),     x_stays_wgmma_implementation(),  x_stays_mma_implementation(),
       simt_implementation(),          gradient_wgmma_implementation(), gradient_mma_implementation(),
       gradient_simt_implementation(), staged_implementation(),         fused_implementation(),
   };

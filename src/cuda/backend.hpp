@@ -10,11 +10,11 @@ namespace kronsparse::cuda {
 [[nodiscard]] Implementation mma_implementation();             ///< large_batch/mma
 [[nodiscard]] Implementation direct_implementation();          ///< small_batch/direct
 [[nodiscard]] Implementation unpacked_implementation();        ///< small_batch/direct, without packing
-[[nodiscard]] Implementation narrow_implementation();          ///< small_batch/narrow
-[[nodiscard]] Implementation resident_implementation();        ///< small_batch/resident
+[[nodiscard]] Implementation sums_stay_implementation();       ///< small_batch/sums_stay
+[[nodiscard]] Implementation weights_stay_implementation();    ///< small_batch/weights_stay
 [[nodiscard]] Implementation staged_implementation();          ///< large_batch/staged
-[[nodiscard]] Implementation stream_implementation();          ///< small_batch/stream
-[[nodiscard]] Implementation skinny_implementation();          ///< small_batch/skinny
+[[nodiscard]] Implementation x_stays_wgmma_implementation();   ///< small_batch/x_stays/wgmma
+[[nodiscard]] Implementation x_stays_mma_implementation();     ///< small_batch/x_stays/mma
 [[nodiscard]] Implementation simt_implementation();            ///< large_batch/simt
 [[nodiscard]] Implementation fused_implementation();           ///< chain/fused
 [[nodiscard]] Implementation gradient_wgmma_implementation();  ///< gradient/wgmma

@@ -180,6 +180,28 @@ std::vector<Case> cases(DType dtype, Layout layout, Operation operation, bool qu
                        .layout = layout,
                        .operation = operation},
                       sizes.size()});
+  // Rows of few j, long enough for two warpgroups or two blocks of a GPU to share (`sums-stay`).
+  const bool is_half = dtype == DType::f16 || dtype == DType::bf16;
+  if (is_half && layout == Layout::batch_first && operation != Operation::gradient) {
+    const std::vector<Size> long_rows = {{{1, 9, 1544, 2}, 64}, {{1, 20, 256, 1}, 9},  {{1, 17, 2088, 1}, 33},
+                                         {{140, 7, 128, 2}, 9}, {{2, 13, 260, 4}, 50}, {{1, 70, 136, 4}, 64}};
+    for (std::size_t index = 0; index < long_rows.size(); index += quick ? 3 : 1) {
+      Problem problem{.chain = long_rows[index].pattern,
+                      .batch = long_rows[index].batch,
+                      .dtype = dtype,
+                      .layout = layout,
+                      .operation = operation};
+      if (operation != Operation::multiply) problem.chain = problem.pattern().transposed();
+      if (index % 2 == 1) {
+        problem.cols_stride = problem.pattern().cols() + 24;
+        problem.rows_stride = problem.pattern().rows() + 8;
+      }
+      problem.bias = operation == Operation::multiply && index % 2 == 0;
+      problem.activation =
+          operation == Operation::multiply && index % 3 == 2 ? Activation::gelu : Activation::none;
+      result.push_back({problem, sizes.size() + index});
+    }
+  }
   return result;
 }
 

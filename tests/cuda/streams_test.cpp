@@ -11,7 +11,7 @@ namespace {
 using kronsparse::Plan;
 using Streams = GpuTest;
 
-/// What a thread works on, and what it must get.
+/// The operands of a thread, and what it must get.
 struct Worker {
   Worker(const Job& job, std::uint64_t seed) : operands(job.problem, seed) {}
   GpuOperands operands;

@@ -16,10 +16,10 @@
 #include "cuda/large_batch/mma/search.hpp"
 #include "cuda/large_batch/wgmma/search.hpp"
 #include "cuda/small_batch/direct/search.hpp"
-#include "cuda/small_batch/narrow/search.hpp"
-#include "cuda/small_batch/resident/search.hpp"
-#include "cuda/small_batch/skinny/cut.cuh"
-#include "cuda/small_batch/stream/search.hpp"
+#include "cuda/small_batch/sums_stay/search.hpp"
+#include "cuda/small_batch/weights_stay/search.hpp"
+#include "cuda/small_batch/x_stays/mma/cut.cuh"
+#include "cuda/small_batch/x_stays/wgmma/search.hpp"
 
 namespace kronsparse::cuda {
 namespace {
@@ -160,8 +160,8 @@ TEST(Packing, ResidentOrders) {
   for_each_problem("f16 batch_first", [&](const Problem& problem) {
     const Product p = product_of(problem);
     if (p.c * p.d % 64 != 0 || p.c * p.d > 4096 || p.d < 4 || (p.d & (p.d - 1)) != 0) return;
-    for_some(resident::choices(problem, h200()),
-             [&](const resident::Cut& cut) { expect_cut_packed(problem, cut, seen); });
+    for_some(weights_stay::choices(problem, h200()),
+             [&](const weights_stay::Cut& cut) { expect_cut_packed(problem, cut, seen); });
   });
   EXPECT_GE(seen.forms.size(), 5u);
 }
@@ -170,9 +170,9 @@ TEST(Packing, NarrowOrders) {
   Seen seen;
   for_each_problem("bf16 batch_first", [&](const Problem& problem) {
     const std::int64_t d = problem.pattern().d;
-    if (d != 1 && d != 2 && d != 4 && d % 8 != 0) return;
-    for_some(narrow::choices(problem, h200()),
-             [&](const narrow::Cut& cut) { expect_cut_packed(problem, cut, seen); });
+    if (d != 1 && d != 2 && d != 4) return;
+    for_some(sums_stay::choices(problem, h200()),
+             [&](const sums_stay::Cut& cut) { expect_cut_packed(problem, cut, seen); });
   });
   EXPECT_GE(seen.forms.size(), 6u);
 }
@@ -180,14 +180,14 @@ TEST(Packing, NarrowOrders) {
 TEST(Packing, StreamOrders) {
   Seen seen;
   for_each_problem("f16 batch_first", [&](const Problem& problem) {
-    expect_cut_packed(problem, stream::choose(problem, h200()).cut, seen);
+    expect_cut_packed(problem, x_stays_wgmma::choose(problem, h200()).cut, seen);
   });
   // Cuts that no search chose, and others of the same order.
   const Problem problem = Problem::parse("f16 batch_first B=8 1x300x70x4");
   for (const int rows : {1, 2, 4})
     for (const int warpgroups : {1, 2})
       for (const int cluster : {1, 2}) {
-        stream::Cut cut;
+        x_stays_wgmma::Cut cut;
         cut.j_group = 4;
         cut.rows = rows;
         cut.warpgroups = warpgroups;
@@ -196,7 +196,7 @@ TEST(Packing, StreamOrders) {
         cut.run = 2;
         cut.k_blocks = static_cast<int>(divided_up(5 * 4, cut.block_rows()));
         expect_cut_packed(problem, cut, seen);
-        const stream::Cut other = alike(cut);
+        const x_stays_wgmma::Cut other = alike(cut);
         EXPECT_TRUE(packed_order(other) == packed_order(cut));
         expect_cut_packed(problem, other, seen);
         ASSERT_EQ(weight_bytes(cut, product_of(problem)), weight_bytes(other, product_of(problem)));
@@ -209,13 +209,13 @@ TEST(Packing, StreamOrders) {
 }
 
 template <class T>
-void expect_skinny_packed(const Problem& problem, const skinny::Cut& cut, Seen& seen) {
-  const PackLayout layout = skinny::pack_layout<T>(problem, cut);
-  constexpr int elements = skinny::Tile<T>::vector;
+void expect_x_stays_mma_packed(const Problem& problem, const x_stays_mma::Cut& cut, Seen& seen) {
+  const PackLayout layout = x_stays_mma::pack_layout<T>(problem, cut);
+  constexpr int elements = x_stays_mma::Tile<T>::vector;
   expect_packed(
       problem, layout,
       [&](std::int64_t index) {
-        return skinny::packed_place<T>(cut, index / elements, static_cast<int>(index % elements));
+        return x_stays_mma::packed_place<T>(cut, index / elements, static_cast<int>(index % elements));
       },
       seen);
 }
@@ -231,7 +231,7 @@ TEST(Packing, SkinnyOrders) {
       const int vector = is_float ? 4 : 8, tile_k = is_float ? 32 : 16, tile_l = is_float ? 4 : 16;
       for (int turn = 0; turn < 3; ++turn) {
         const auto power = [&](unsigned most) { return 1 << random() % most; };
-        skinny::Cut cut;
+        x_stays_mma::Cut cut;
         cut.j_group = p.d <= 8 ? static_cast<int>(p.d) : turn == 0 ? 1 : vector;
         cut.j_groups = static_cast<int>(divided_up(p.d, cut.j_group));
         cut.cluster = power(3);
@@ -244,16 +244,16 @@ TEST(Packing, SkinnyOrders) {
         cut.k_blocks = static_cast<int>(divided_up(rows, cut.groups * cut.rows_per_group));
         cut.tiles_per_warp = static_cast<int>(
             divided_up(divided_up(p.c, tile_l), cut.cluster * cut.warps_per_row * cut.segments));
-        const skinny::Cut other = alike(cut);
+        const x_stays_mma::Cut other = alike(cut);
         if (is_float)
-          expect_skinny_packed<float>(problem, cut, seen);
+          expect_x_stays_mma_packed<float>(problem, cut, seen);
         else
-          expect_skinny_packed<__half>(problem, cut, seen);
+          expect_x_stays_mma_packed<__half>(problem, cut, seen);
         for (std::int64_t at = 0; at < 997; at += 31) {  // compares with another cut of the same order
-          const PackedPlace a =
-              is_float ? skinny::packed_place<float>(cut, at, 1) : skinny::packed_place<__half>(cut, at, 5);
-          const PackedPlace b = is_float ? skinny::packed_place<float>(other, at, 1)
-                                         : skinny::packed_place<__half>(other, at, 5);
+          const PackedPlace a = is_float ? x_stays_mma::packed_place<float>(cut, at, 1)
+                                         : x_stays_mma::packed_place<__half>(cut, at, 5);
+          const PackedPlace b = is_float ? x_stays_mma::packed_place<float>(other, at, 1)
+                                         : x_stays_mma::packed_place<__half>(other, at, 5);
           ASSERT_TRUE(a.i == b.i && a.k == b.k && a.l == b.l && a.j == b.j) << problem.to_string();
         }
       }
@@ -359,9 +359,9 @@ TEST(Packing, EqualOrdersAreTheSamePlaces) {
   for (const char* text : {"B=64 1x64x64x4", "B=32 2x40x48x8", "B=64 1x33x52x1", "B=33 1x64x256x4"}) {
     const Problem problem = Problem::parse(std::string("f16 batch_first ") + text);
     look_at(problem, direct::choices(problem, h200()));
-    look_at(problem, narrow::choices(problem, h200()));
+    look_at(problem, sums_stay::choices(problem, h200()));
     if (problem.pattern().d < 4) continue;
-    look_at(problem, resident::choices(problem, h200()));
+    look_at(problem, weights_stay::choices(problem, h200()));
   }
   EXPECT_GT(shared, 10);
 }

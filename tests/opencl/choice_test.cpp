@@ -73,7 +73,7 @@ TEST_F(Choice, RunsOfJAreAsLongAsTheBlocksAllow) {
   EXPECT_EQ(tile("1x1024x1024x1"), "1x128x128 limited");
 }
 
-/// Of half types 16 j are a sector.
+/// A sector holds 16 j of half types.
 TEST_F(Choice, TilesOfHalfTypesAreChosenByTheirBytes) {
   const auto tile = [](const std::string& sizes) { return tile_of("f16 batch_first B=25088 " + sizes); };
   EXPECT_EQ(tile("1x64x64x32"), "16x32x32 limited");

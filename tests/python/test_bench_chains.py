@@ -7,8 +7,10 @@ from bench_helpers import CEILINGS, run_record
 from kronsparse.bench import chains
 from kronsparse.bench.__main__ import main
 from kronsparse.bench.measuring.ceilings import Ceilings
+from kronsparse.bench.problems import chain_cases
 from kronsparse.bench.reporting import chains_section, plots
 from kronsparse.bench.results.rows import read_rows
+from kronsparse.chains import monarch
 
 QUICK = ["chains", "--device", "cpu", "--dtypes", "f32", "--batch", "5", "--limit", "1"]
 
@@ -17,8 +19,8 @@ QUICK = ["chains", "--device", "cpu", "--dtypes", "f32", "--batch", "5", "--limi
 def run(monkeypatch, tmp_path):
     monkeypatch.setattr(Ceilings, "measure", staticmethod(lambda device, runs=5: CEILINGS))
     monkeypatch.setattr(chains, "SMALL_RUNS", 1)
-    small = [chains.Case("small", "64x64 monarch 8", chains.monarch(64, 64, 8), 1)]
-    monkeypatch.setattr(chains, "small", lambda: small)
+    small = [chain_cases.Case("small", "64x64 monarch 8", monarch(64, 64, 8), 1)]
+    monkeypatch.setattr(chain_cases, "small", lambda: small)
 
     def run(*more):
         path = tmp_path / "chains.jsonl"
@@ -29,10 +31,10 @@ def run(monkeypatch, tmp_path):
 
 
 def test_the_cases_are_those_of_the_table():
-    assert [len(chains.cases([group])) for group in chains.GROUPS] == [8, 24, 27]
-    assert all(min(case.chain.shape) >= 384 for case in chains.cases(["layers", "further"]))
-    assert all(max(case.chain.shape) <= 4096 for case in chains.cases(["layers", "further"]))
-    assert len({(case.name, case.batch) for case in chains.cases(chains.GROUPS)}) == 59
+    assert [len(chain_cases.cases([group])) for group in chain_cases.GROUPS] == [8, 24, 27]
+    assert all(min(case.chain.shape) >= 384 for case in chain_cases.cases(["layers", "further"]))
+    assert all(max(case.chain.shape) <= 4096 for case in chain_cases.cases(["layers", "further"]))
+    assert len({(case.name, case.batch) for case in chain_cases.cases(chain_cases.GROUPS)}) == 59
 
 
 def test_every_member_is_checked_and_timed(run, capsys):

@@ -1,4 +1,4 @@
-"""What `auto` measures, on a pretended GPU: its time, the host's, and its cache."""
+"""The measurements of `auto` on a pretended GPU: its time, the host's, and its cache."""
 
 import contextlib
 from types import SimpleNamespace

@@ -293,7 +293,7 @@ def test_matrices_of_any_size_are_weighed_and_rounded(factor):
 
 
 def test_complex_weights():
-    """Of a real matrix only their real part matters."""
+    """Only their real part matters for a real matrix."""
     mix = random((16, 16), np.complex128)
     weights = mix @ mix.conj().T
     w = random((8, 16))

@@ -130,7 +130,7 @@ def test_arrays_of_torch_come_and_go():
         y = x @ op
         assert isinstance(y, torch.Tensor)
         assert np.array_equal(y.numpy(), x.numpy() @ op.to_dense())
-    # What DLPack or NumPy lacks: bfloat16, and tensors that are conjugated when they are read.
+    # DLPack or NumPy lacks these: bfloat16, and tensors that are conjugated when they are read.
     x = torch.from_numpy(integers((12, 3)))
     assert torch.equal(make(dtype=np.float32) @ x.bfloat16(), make(dtype=np.float32) @ x.float())
     z = torch.complex(x, x + 1)
@@ -173,7 +173,7 @@ def test_products_by_torch_are_those_by_numpy(op, dtype):
 
 
 class Namespace:
-    """What another library's arrays say that they are of."""
+    """The name that another library's arrays give as their own."""
 
     @staticmethod
     def from_dlpack(array):

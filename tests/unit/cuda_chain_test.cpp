@@ -26,8 +26,7 @@ std::string refusal_of(const std::string& text) {
 std::string links(const std::string& text) {
   std::string all;
   const auto ways = ways_of(Problem::parse(text));
-  for (const Link& link : ways.front())
-    all = link.pattern.to_string() + (all.empty() ? "" : "*") + all;
+  for (const Link& link : ways.front()) all = link.pattern.to_string() + (all.empty() ? "" : "*") + all;
   return all;
 }
 
@@ -96,7 +95,7 @@ TEST(CudaChain, PacksWhatItsOrderSays) {
   }
 }
 
-/// Where the cheapest way to multiply neighbours together has too many products, or needs too much memory, a
+/// If the cheapest way to multiply neighbours together has too many products, or needs too much memory, a
 /// dearer one is taken.
 TEST(CudaChain, LongAndWideChainsFitByDearerWays) {
   const PretendedGpus machine({h200()});
@@ -160,8 +159,8 @@ TEST(CudaChain, PackedValuesAreKeptUpToALimit) {
   EXPECT_GT(kept, over);
   // Short sums in f32 are multiplied together up to the dense matrix, 512 times the values. That is not kept.
   const Problem wide = Problem::parse("f32 batch_first B=4096 1x1024x4x4*4x4x1024x1");
-  EXPECT_FALSE(may_keep_whole(wide.chain, wide.dtype, 0,
-                              fused::packed_order(wide, ways_of(wide).front()).bytes));
+  EXPECT_FALSE(
+      may_keep_whole(wide.chain, wide.dtype, 0, fused::packed_order(wide, ways_of(wide).front()).bytes));
 }
 
 /// Chains of many factors of small blocks are faster together, two factors of large ones apart.

@@ -36,6 +36,10 @@ std::vector<std::string> problems_for(const std::string& kernel) {
   } else if (kernel == "gradient-simt") {
     add("gradient f32 batch_first B=9000 ",
         {"64x64x64x1", "1x256x64x32", "4x64x64x16", "1x48x192x4", "16x128x128x1", "1x768x192x8"});
+  } else if (kernel == "sums-stay") {
+    for (const char* rest : {"f16 batch_first B=4 ", "f16 batch_first B=64 ", "bf16 batch_first B=17 "})
+      add(rest, {"16x256x256x1", "1x512x512x4", "1x1024x1024x1", "4x512x512x2", "16x256x688x1", "2x96x1024x4",
+                 "64x64x256x1"});
   } else {
     for (const char* rest : {"f16 batch_first B=4 ", "f16 batch_first B=64 ", "bf16 batch_first B=17 "})
       add(rest, {"64x64x64x1", "1x256x64x32", "4x64x64x16", "1x64x64x64", "1x512x512x4", "1x1024x1024x1",

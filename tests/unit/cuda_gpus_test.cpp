@@ -221,7 +221,7 @@ TEST(MadeUpGpus, RefuseForTheTrueReason) {
   }
 }
 
-// Where a chain is refused as a whole, its factors are taken one by one.
+// If a chain is refused as a whole, its factors are taken one by one.
 TEST(MadeUpGpus, HaveKernelsForChains) {
   for (const GpuFacts& facts : made_up_gpus()) {
     const PretendedGpus machine({facts});
@@ -249,7 +249,7 @@ TEST(MadeUpGpus, RunTheCodeOfEarlierOnes) {
   for (const GpuFacts& facts : made_up_gpus("80")) {
     const PretendedGpus machine({facts});
     EXPECT_EQ(refusal("mma", "f16 batch_first B=25088 8x64x64x16"), "") << facts.name;
-    EXPECT_EQ(refusal("skinny", "f16 batch_first B=8 8x64x64x16"), "") << facts.name;
+    EXPECT_EQ(refusal("x-stays-mma", "f16 batch_first B=8 8x64x64x16"), "") << facts.name;
     EXPECT_EQ(refusal("gradient-mma", "gradient f16 batch_first B=25088 8x64x64x16"), "") << facts.name;
     expect_mentions(refusal("direct", "f16 batch_first B=8 8x64x64x16"),
                     facts.compute_capability < 90 ? "needs compute capability 9.0"
@@ -298,7 +298,7 @@ std::set<std::string> without_a_case(const GpuFacts& facts) {
 TEST(MadeUpGpus, HaveConformanceCasesForEveryKernel) {
   EXPECT_EQ(without_a_case(h200()), std::set<std::string>());
   const std::set<std::string> left = without_a_case(made_up_gpus()[0]);
-  for (const char* portable : {"mma", "skinny", "simt", "gradient-mma", "gradient-simt", "fused"})
+  for (const char* portable : {"mma", "x-stays-mma", "simt", "gradient-mma", "gradient-simt", "fused"})
     EXPECT_FALSE(left.contains(portable)) << portable << " on an A100";
 }
 

@@ -10,25 +10,31 @@
 #include "core/choice.hpp"
 #include "cuda/small_batch/direct/search.hpp"
 #include "cuda/small_batch/idle_blocks.hpp"
-#include "cuda/small_batch/resident/search.hpp"
+#include "cuda/small_batch/weights_stay/search.hpp"
 #include "pretended_gpu.hpp"
 
 namespace kronsparse::cuda {
 namespace {
 
-TEST(CudaTable, NarrowBlocksTakeSmallBatchesInRows) {
+TEST(CudaTable, SumsStayWhereJAreFew) {
   const PretendedGpus machine({h200()});
-  const auto narrow = [](const std::string& text) { return refusal("narrow", text); };
-  for (const char* d : {"1", "2", "4", "8", "16", "24", "32"})
+  const auto sums_stay = [](const std::string& text) { return refusal("sums-stay", text); };
+  for (const char* pattern : {"3x17x136x1", "3x17x68x2", "3x17x38x4"})
     for (const char* batch : {"0", "1", "33", "64"})
-      EXPECT_EQ(narrow(std::string("f16 batch_first B=") + batch + " 3x17x19x" + d), "");
-  EXPECT_EQ(narrow("transposed bf16 batch_first B=64 3x17x19x4 cols_stride=999"), "");
-  expect_mentions(narrow("f16 batch_first B=65 1x16x16x4"), "at most 64, not 65");
-  expect_mentions(narrow("f16 batch_last B=64 1x16x16x4"), "batch_first only");
-  expect_mentions(narrow("f16 batch_first B=64 1x16x16x3"), "multiples of 8, not 3");
-  expect_mentions(narrow("f16 batch_first B=64 1x16x16x12"), "multiples of 8, not 12");
-  expect_mentions(narrow("f32 batch_first B=64 1x16x16x4"), "half types");
-  expect_mentions(narrow("gradient f16 batch_first B=64 1x16x16x4"), "gradient");
+      EXPECT_EQ(sums_stay(std::string("f16 batch_first B=") + batch + " " + pattern), "");
+  EXPECT_EQ(sums_stay("transposed bf16 batch_first B=64 3x62x17x4 rows_stride=1000 cols_stride=999"), "");
+  // Neither two warpgroups nor two blocks can share a box; the copy engine takes multiples of 16 bytes.
+  expect_mentions(sums_stay("f16 batch_first B=64 3x17x64x1"), "has no way to cut");
+  expect_mentions(sums_stay("f16 batch_first B=64 3x17x100x1"), "has no way to cut");
+  expect_mentions(sums_stay("f16 batch_first B=64 3x17x68x4 cols_stride=1004"),
+                  "rows of x this far apart, into blocks; the pattern is 3x17x68x4, samples of x lie 1004 "
+                  "elements apart");
+  expect_mentions(sums_stay("f16 batch_first B=65 1x16x16x4"), "at most 64, not 65");
+  expect_mentions(sums_stay("f16 batch_last B=64 1x16x16x4"), "batch_first only");
+  expect_mentions(sums_stay("f16 batch_first B=64 1x16x16x3"), "d = 1, 2 or 4, not 3");
+  expect_mentions(sums_stay("f16 batch_first B=64 1x16x16x12"), "d = 1, 2 or 4, not 12");
+  expect_mentions(sums_stay("f32 batch_first B=64 1x16x16x4"), "half types");
+  expect_mentions(sums_stay("gradient f16 batch_first B=64 1x16x16x4"), "gradient");
 }
 
 TEST(CudaTable, DirectLoadsAreForSmallBatchesOfEvenDOrOne) {
@@ -79,27 +85,28 @@ TEST(CudaTable, UnpackedWeightsNeedNoWorkspace) {
   }
 }
 
-TEST(CudaTable, ResidentWeightsAreForShortRows) {
+TEST(CudaTable, WeightsStayWhereRowsAreShort) {
   const PretendedGpus machine({h200()});
-  const auto resident = [](const std::string& text) { return refusal("resident", text); };
+  const auto weights_stay = [](const std::string& text) { return refusal("weights-stay", text); };
   for (const char* pattern :
        {"3x17x1024x4", "1x1x16x4", "1x40x512x8", "2x16x252x16", "1x99x128x32", "1x5x1x64"})
     for (const char* batch : {"0", "1", "33", "64"})
-      EXPECT_EQ(resident(std::string("f16 batch_first B=") + batch + " " + pattern), "");
-  EXPECT_EQ(resident("transposed bf16 batch_first B=64 1x64x99x64 rows_stride=4104 cols_stride=9999"), "");
-  expect_mentions(resident("f16 batch_first B=64 1x16x1040x4"), "at most 4096; here 1040·4 = 4160");
-  expect_mentions(resident("f16 batch_first B=64 1x16x10x4"),
+      EXPECT_EQ(weights_stay(std::string("f16 batch_first B=") + batch + " " + pattern), "");
+  EXPECT_EQ(weights_stay("transposed bf16 batch_first B=64 1x64x99x64 rows_stride=4104 cols_stride=9999"),
+            "");
+  expect_mentions(weights_stay("f16 batch_first B=64 1x16x1040x4"), "at most 4096; here 1040·4 = 4160");
+  expect_mentions(weights_stay("f16 batch_first B=64 1x16x10x4"),
                   "multiple of 64 and at most 4096; here 10·4 = 40");
-  expect_mentions(resident("f16 batch_first B=64 1x16x2000000000x64"), "2000000000·64");
-  expect_mentions(resident("f16 batch_first B=64 1x16x64x4 cols_stride=260"), "rows of x this far apart");
-  expect_mentions(resident("f16 batch_first B=1 1x99999999999x64x4"),
+  expect_mentions(weights_stay("f16 batch_first B=64 1x16x2000000000x64"), "2000000000·64");
+  expect_mentions(weights_stay("f16 batch_first B=64 1x16x64x4 cols_stride=260"), "rows of x this far apart");
+  expect_mentions(weights_stay("f16 batch_first B=1 1x99999999999x64x4"),
                   "below 2^31; the pattern is 1x99999999999x64x4");
-  expect_mentions(resident("f16 batch_first B=64 1x16x64x1"), "4, 8, 16, 32 or 64, not 1");
-  expect_mentions(resident("f16 batch_first B=64 1x16x64x12"), "4, 8, 16, 32 or 64, not 12");
-  expect_mentions(resident("f16 batch_first B=65 1x16x16x4"), "at most 64, not 65");
-  expect_mentions(resident("f16 batch_last B=64 1x16x16x4"), "batch_first only");
-  expect_mentions(resident("f32 batch_first B=64 1x16x16x4"), "half types");
-  expect_mentions(resident("gradient f16 batch_first B=64 1x16x16x4"), "gradient");
+  expect_mentions(weights_stay("f16 batch_first B=64 1x16x64x1"), "4, 8, 16, 32 or 64, not 1");
+  expect_mentions(weights_stay("f16 batch_first B=64 1x16x64x12"), "4, 8, 16, 32 or 64, not 12");
+  expect_mentions(weights_stay("f16 batch_first B=65 1x16x16x4"), "at most 64, not 65");
+  expect_mentions(weights_stay("f16 batch_last B=64 1x16x16x4"), "batch_first only");
+  expect_mentions(weights_stay("f32 batch_first B=64 1x16x16x4"), "half types");
+  expect_mentions(weights_stay("gradient f16 batch_first B=64 1x16x16x4"), "gradient");
 }
 
 // The GPU has 132 multiprocessors.
@@ -134,7 +141,7 @@ TEST(CudaTable, SmallBatchesGoToTheFastest) {
        {"B=64 1x64x64x64", "B=64 1x172x64x64", "B=64 4x128x128x32", "B=8 1x1024x1024x4", "B=64 1x512x512x4",
         "B=64 1x256x256x16", "B=32 1x512x512x8", "B=20 1x688x256x16", "B=16 1x1024x1024x4",
         "B=16 1x2752x1024x4", "B=8 1x2752x1024x4", "B=64 1x688x128x16", "B=64 1x1024x512x4"})
-    EXPECT_EQ(chosen(text), "resident") << text;
+    EXPECT_EQ(chosen(text), "weights-stay") << text;
   for (const char* text :
        {"B=1 1x64x64x64", "B=1 1x172x64x64", "B=64 64x64x64x4", "B=8 1x256x256x12", "B=1 4x1024x2752x1",
         "B=8 4x1024x1024x1", "B=64 64x64x172x1", "B=16 64x64x64x1", "B=64 32x32x64x4", "B=64 1x256x64x16"})
@@ -142,8 +149,8 @@ TEST(CudaTable, SmallBatchesGoToTheFastest) {
   for (const char* text : {"B=64 1x2752x1024x4", "B=64 1x2048x2048x2", "B=64 16x256x688x1",
                            "B=64 4x1024x1024x1", "B=64 4x1024x2752x1", "B=64 1x2752x768x4",
                            "B=64 8x1376x1024x1", "B=64 4x512x512x2", "B=20 64x64x1024x1"})
-    EXPECT_EQ(chosen(text), "narrow") << text;
-  EXPECT_EQ(chosen("B=64 16x256x256x1"), "stream");
+    EXPECT_EQ(chosen(text), "sums-stay") << text;
+  EXPECT_EQ(chosen("B=64 16x256x256x1"), "x-stays-wgmma");
 }
 
 // The smallest share of a multiprocessor's memory that holds its blocks leaves the most to the cache.
@@ -171,16 +178,16 @@ bool without_conflicts(const std::array<int, 8>& places) {
   return banks.size() == places.size();
 }
 
-TEST(CudaResident, NoLoadOfXHasConflicts) {
-  for (const resident::Shape& shape : resident::shapes) {
+TEST(CudaWeightsStay, NoLoadOfXHasConflicts) {
+  for (const weights_stay::Shape& shape : weights_stay::shapes) {
     std::set<int> all;  // all of x is loaded, and nothing else
-    for (int warp = 0; warp < resident::warps; ++warp)
+    for (int warp = 0; warp < weights_stay::warps; ++warp)
       for (int step = 0; step < shape.steps(); ++step)
         for (int first_lane = 0; first_lane < 32; first_lane += 8)
           for (int at = 0; at < 4; at += 8 / shape.block_j()) {
             std::array<int, 8> places{};
             for (int lane = first_lane; lane < first_lane + 8; ++lane) {
-              const int term = (warp / shape.j_warps() * shape.steps() + step) * resident::step_terms +
+              const int term = (warp / shape.j_warps() * shape.steps() + step) * weights_stay::step_terms +
                                term_of(8 / shape.block_j(), lane % 4, at);
               const int bytes = term * shape.d * 2 + warp % shape.j_warps() * 16;
               const int place = shape.place(shape.sample_of(lane / 4), bytes);
@@ -190,19 +197,19 @@ TEST(CudaResident, NoLoadOfXHasConflicts) {
             ASSERT_TRUE(without_conflicts(places)) << shape.d << " j, lane " << first_lane;
           }
     EXPECT_EQ(all.size() * 16,
-              static_cast<std::size_t>(resident::tile_samples * shape.rows() * resident::row_bytes));
+              static_cast<std::size_t>(weights_stay::tile_samples * shape.rows() * weights_stay::row_bytes));
     EXPECT_LE(*all.rbegin() + 16, shape.buffer_bytes());
   }
 }
 
-TEST(CudaResident, SumsAreSpreadOverBanks) {
-  for (const resident::Shape& shape : resident::shapes) {
+TEST(CudaWeightsStay, SumsAreSpreadOverBanks) {
+  for (const weights_stay::Shape& shape : weights_stay::shapes) {
     const int fours = shape.l_warps() == 1 ? 1 : shape.unit() / 4;
     std::set<int> all;  // every sum has a place of its own
     for (int part = 0; part < shape.l_warps(); ++part)
       for (int four = 0; four < fours; ++four)
-        for (int sample = 0; sample < resident::tile_samples; ++sample)
-          for (int output = 0; output < resident::tile_outputs; ++output)
+        for (int sample = 0; sample < weights_stay::tile_samples; ++sample)
+          for (int output = 0; output < weights_stay::tile_outputs; ++output)
             for (int unit = 0; unit < shape.output_units(); ++unit)
               all.insert(shape.sum_place(part, four, sample, output, unit));
     EXPECT_EQ(all.size() * 16, static_cast<std::size_t>(shape.sum_bytes()));
@@ -213,11 +220,11 @@ TEST(CudaResident, SumsAreSpreadOverBanks) {
         for (int lane = first_lane; lane < first_lane + 8; ++lane) {
           const int sample = shape.sample_of(lane % 4 * 2 + at % 2), output = lane / 4 + at / 2 * 8;
           const int thread = at * 64 + lane;
-          const int of_sample = resident::tile_outputs * shape.output_units();
+          const int of_sample = weights_stay::tile_outputs * shape.output_units();
           const auto place = static_cast<std::size_t>(lane - first_lane);
           written[place] = shape.sum_place(0, 0, sample, output, 0);
           read[place] =
-              shape.sum_place(0, 0, thread / of_sample % resident::tile_samples,
+              shape.sum_place(0, 0, thread / of_sample % weights_stay::tile_samples,
                               thread % of_sample / shape.output_units(), thread % shape.output_units());
         }
         EXPECT_TRUE(without_conflicts(written)) << shape.d << " j, lane " << first_lane;

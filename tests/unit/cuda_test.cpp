@@ -321,11 +321,11 @@ TEST(CudaTable, KernelsNeedWhatTheyWereCompiledFor) {
     facts.code = code_for(parse_architectures(architectures), gpu).value();
     return facts;
   };
-  const std::string text = "f16 batch_first B=8 4x64x64x1";
+  const std::string text = "f16 batch_first B=8 4x64x128x1";
   const std::string gradient = "gradient f16 batch_first B=25088 1x64x64x16";
   for (const char* architectures : {"80", "90-virtual", "80-real 90-virtual"}) {
     const PretendedGpus machine({with_code(90, architectures)});
-    for (const char* name : {"gemm", "wgmma", "stream", "narrow"})
+    for (const char* name : {"gemm", "wgmma", "x-stays-wgmma", "sums-stay"})
       expect_mentions(refusal(name, text), "needs code for sm_90a");
     if (with_code(90, architectures).code.compute_capability == 90)
       EXPECT_EQ(refusal("direct", "f16 batch_first B=8 4x64x64x2"), "");
@@ -333,11 +333,11 @@ TEST(CudaTable, KernelsNeedWhatTheyWereCompiledFor) {
       expect_mentions(refusal("direct", "f16 batch_first B=8 4x64x64x2"),
                       "needs code for compute capability 9.0");
     expect_mentions(refusal("gradient-wgmma", gradient), "needs code for sm_90a");
-    for (const char* name : {"mma", "skinny", "simt"}) EXPECT_EQ(refusal(name, text), "") << name;
+    for (const char* name : {"mma", "x-stays-mma", "simt"}) EXPECT_EQ(refusal(name, text), "") << name;
   }
   {
     const PretendedGpus machine({with_code(80, "75")});
-    for (const char* name : {"mma", "skinny"})
+    for (const char* name : {"mma", "x-stays-mma"})
       expect_mentions(refusal(name, text),
                       "needs code for compute capability 8.0, this build's for NVIDIA H200 is for 7.5");
     expect_mentions(refusal("gradient-mma", gradient), "needs code for compute capability 8.0");

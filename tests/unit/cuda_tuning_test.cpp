@@ -70,7 +70,7 @@ TEST(CudaTuning, IsWhatPredictionsFollow) {
   std::set<std::string> followed;
   for (const char* text :
        {"f16 batch_last B=16384 8x64x64x16", "f16 batch_first B=25088 1x256x256x16",
-        "f16 batch_first B=16 1x64x64x64", "f16 batch_first B=4 64x64x64x1",
+        "f16 batch_first B=16 1x64x64x64", "f16 batch_first B=4 64x64x256x1",
         "gradient f16 batch_first B=4096 1x64x64x64", "f16 batch_first B=4096 1x64x64x64*64x64x64x1"}) {
     const Problem problem = Problem::parse(text);
     for (const Implementation& one : cuda_backend().implementations) {

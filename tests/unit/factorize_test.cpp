@@ -131,7 +131,7 @@ TYPED_TEST(LowRankOf, LargeBlocksOnAllThreads) {
   }
 }
 
-/// What the caller is told in the middle of a block may end it: Ctrl-C.
+/// The caller is told in the middle of a block, and may end it there: Ctrl-C.
 TEST(Factorize, EndsWithinALargeBlock) {
   const std::vector<double> w = random_values<double>(400 * 400, 6);
   FactorizeOptions options;

@@ -54,7 +54,7 @@ struct Measured {
   std::vector<Sample> samples;
 };
 
-/// What the kernel says of the measured ways with other constants.
+/// The predictions for the measured ways with other constants.
 class Predictor {
  public:
   Predictor(const Subject& subject, const cuda::Tuning& start) : subject_(subject), tuning_(start) {}

@@ -87,21 +87,22 @@ struct Direct : Cuts<cuda::direct_cuts> {
 struct Unpacked : Cuts<cuda::unpacked_cuts> {
   static constexpr std::string_view name = "unpacked", columns = direct_columns;
 };
-struct Resident : Cuts<cuda::resident_cuts> {
-  static constexpr std::string_view name = "resident", columns = "d,fragments,passes,k_tiles,sample_blocks";
+struct WeightsStay : Cuts<cuda::weights_stay_cuts> {
+  static constexpr std::string_view name = "weights-stay",
+                                    columns = "d,fragments,passes,k_tiles,sample_blocks";
 };
-struct Narrow : Cuts<cuda::narrow_cuts> {
-  static constexpr std::string_view name = "narrow",
+struct SumsStay : Cuts<cuda::sums_stay_cuts> {
+  static constexpr std::string_view name = "sums-stay",
                                     columns =
                                         "bj,outputs,rows,splits,warpgroups,stage_slabs,x_stages,"
                                         "weight_stages";
 };
-struct Stream : Cuts<cuda::stream_cuts> {
-  static constexpr std::string_view name = "stream",
+struct XStaysWgmma : Cuts<cuda::x_stays_wgmma_cuts> {
+  static constexpr std::string_view name = "x-stays-wgmma",
                                     columns = "samples,j_group,cluster,warpgroups,threads,rows,stages";
 };
-struct Skinny : Cuts<cuda::skinny_cuts> {
-  static constexpr std::string_view name = "skinny",
+struct XStaysMma : Cuts<cuda::x_stays_mma_cuts> {
+  static constexpr std::string_view name = "x-stays-mma",
                                     columns =
                                         "n_tiles,j_group,cluster,warps_per_row,rows_per_group,groups,"
                                         "segments,tiles_per_warp";
@@ -166,9 +167,10 @@ constexpr Subject subject_of() {
 }
 
 constexpr std::array all_subjects = {
-    subject_of<Gemm>(),   subject_of<Wgmma>(),    subject_of<Mma>(),      subject_of<Simt>(),
-    subject_of<Direct>(), subject_of<Unpacked>(), subject_of<Resident>(), subject_of<Narrow>(),
-    subject_of<Stream>(), subject_of<Skinny>(),   subject_of<Fused>(),    subject_of<GradientSimt>()};
+    subject_of<Gemm>(),        subject_of<Wgmma>(),    subject_of<Mma>(),
+    subject_of<Simt>(),        subject_of<Direct>(),   subject_of<Unpacked>(),
+    subject_of<WeightsStay>(), subject_of<SumsStay>(), subject_of<XStaysWgmma>(),
+    subject_of<XStaysMma>(),   subject_of<Fused>(),    subject_of<GradientSimt>()};
 
 }  // namespace
 

@@ -30,7 +30,7 @@ COMMANDS = {
 
 
 def lacking(error: ModuleNotFoundError) -> str:
-    """What to do about a package that is not installed.
+    """The advice about a package that is not installed.
 
     >>> lacking(ModuleNotFoundError("No module named 'bokeh'", name="bokeh"))
     "No module named 'bokeh': pip install bokeh"
@@ -46,7 +46,7 @@ CONTINUED = ("run", "regret", "models", "chains")
 
 
 def stopped(command: str, given: Sequence[str]) -> str:
-    """What to tell who stopped a command: how to go on, or where the rows are."""
+    """The words for who stopped a command: how to go on, or where the rows are."""
     from kronsparse.bench.results.rows import Results
 
     path = Results.last_written

@@ -119,7 +119,7 @@ class _Part(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What a parallel layer does at each call."""
+    """The work of a parallel layer at each call."""
 
     group: Group
     cuts: str

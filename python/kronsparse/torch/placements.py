@@ -1,4 +1,4 @@
-"""Where the elements of a tensor lie among the processes of a group, and how they get elsewhere.
+"""The places of a tensor's elements among the processes of a group, and how they get elsewhere.
 
 A tensor with features and samples is in one of four placements:
 
@@ -94,7 +94,7 @@ def _is_exchange(source: Placement, target: Placement, processes: int) -> bool:
 
 
 def _elements(source: Placement, target: Placement, processes: int) -> float:
-    """What a process receives on this way, in units of all features of all samples."""
+    """The load that a process receives on this way, in units of all features of all samples."""
     others = (processes - 1) / processes
     if source in (target, WHOLE):
         return 0.0

@@ -2,6 +2,7 @@
 # instruction set.
 set(KRONSPARSE_SIMD_SOURCES
     cpu/simd/columns.cpp
+    cpu/simd/columns_blocking.cpp
     cpu/simd/cost.cpp
     cpu/simd/gradient.cpp
     cpu/simd/isa_baseline.cpp

@@ -225,6 +225,12 @@ KRONSPARSE_WGMMA_STRUCT(256)
 __device__ inline void wgmma_settle(std::uint32_t (&a)[4]) {
   KRONSPARSE_WGMMA("" : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3]));
 }
+/// The same for the registers that sums begin with.
+template <int count>
+__device__ inline void wgmma_settle(float (&sums)[count]) {
+#pragma unroll
+  for (float& sum : sums) KRONSPARSE_WGMMA("" : "+f"(sum));
+}
 /// Orders this warpgroup's writes of registers before the next wgmma.
 __device__ inline void wgmma_fence() { KRONSPARSE_WGMMA("wgmma.fence.sync.aligned;\n" ::: "memory"); }
 __device__ inline void wgmma_commit() { KRONSPARSE_WGMMA("wgmma.commit_group.sync.aligned;\n" ::: "memory"); }

@@ -1,5 +1,4 @@
-// The executors of the small-batch kernels resident, direct, stream and narrow. They differ only in their
-// cuts and arguments.
+// The executors of the small-batch kernels. They differ only in their cuts and arguments.
 #pragma once
 
 #include <cmath>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "core/implementation.hpp"
+#include "core/message.hpp"
 #include "cuda/host/launch.hpp"
 #include "cuda/host/product.hpp"
 #include "cuda/host/runtime.hpp"
@@ -61,7 +61,7 @@ class CutExecutor final : public CudaExecutor {
     const DeviceGuard guard(device.index);
     allow_shared_memory(kernel_, gpu(device));
     allow_shared_memory(ordinary_kernel_, gpu(device));
-    shape_.overlapping = true;
+    shape_.overlapping = gpu(device).code.compute_capability >= 90;
   }
 
   void run(const Operands& operands, const Weights& weights) const override {
@@ -119,16 +119,16 @@ template <class Family>
     ordinary_kernel = Family::ordinary_kernel(problem.dtype, cut);
   return std::make_unique<CutExecutor<typename Family::Cut, typename Family::Arguments>>(
       Family::kernel_name, problem, device, cut, kernel, ordinary_kernel,
-      Family::launch_shape(cut, product_of(problem), gpu(device)));
+      Family::launch_shape(problem, cut, gpu(device)));
 }
 
 /// The proposal of a kernel with many cuts. `Family` has the types Cut and Arguments and defines
-///   name, kernel_name, summary, uncut          texts; the last is the refusal if no cut is possible
+///   name, kernel_name, summary, uncut          texts; the last begins the refusal if no cut is possible
 ///   refusal(problem), gpu_refusal(facts)       the reason; empty if there is none
 ///   choose(problem, facts)                     the cheapest cut
 ///   choose(problem, facts, cut)                the cheapest cut that reads weights in the order of this one;
 ///                                              or reads_as_given instead, if no weights are packed
-///   kernel(dtype, cut), launch_shape(cut, product, facts)
+///   kernel(dtype, cut), launch_shape(problem, cut, facts)
 ///   ordinary_kernel(dtype, cut)                optional, with is_ordinary(arguments) beside Arguments
 template <class Family>
 [[nodiscard]] Proposal propose_cut(const Problem& problem, Device device, const PackedOrder* packed_as) {
@@ -140,8 +140,9 @@ template <class Family>
     if (packed_as != nullptr) return refused(has_other_order);
     GpuFacts larger = facts;
     larger.shared_bytes = most_shared_bytes;
-    return refused(std::isfinite(Family::choose(problem, larger).seconds) ? shared_memory_refusal(facts)
-                                                                          : Family::uncut);
+    if (std::isfinite(Family::choose(problem, larger).seconds)) return refused(shared_memory_refusal(facts));
+    return refused(message("{}; the pattern is {}, samples of x lie {} elements apart", Family::uncut,
+                           problem.pattern().to_string(), product_of(problem).x_sample));
   }
   const typename Family::Cut& cut = choice.cut;
   return {

@@ -24,9 +24,9 @@ struct CutFamily {
 
 [[nodiscard]] CutFamily direct_cuts();
 [[nodiscard]] CutFamily unpacked_cuts();
-[[nodiscard]] CutFamily resident_cuts();
-[[nodiscard]] CutFamily narrow_cuts();
-[[nodiscard]] CutFamily stream_cuts();
-[[nodiscard]] CutFamily skinny_cuts();
+[[nodiscard]] CutFamily weights_stay_cuts();
+[[nodiscard]] CutFamily sums_stay_cuts();
+[[nodiscard]] CutFamily x_stays_wgmma_cuts();
+[[nodiscard]] CutFamily x_stays_mma_cuts();
 
 }  // namespace kronsparse::cuda

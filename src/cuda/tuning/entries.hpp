@@ -21,10 +21,10 @@ void for_each_entry(AnyTuning& all, Visitor&& visit) {
   visit("simt", all.simt);
   visit("direct", all.direct);
   visit("unpacked", all.unpacked);
-  visit("resident", all.resident);
-  visit("narrow", all.narrow);
-  visit("stream", all.stream);
-  visit("skinny", all.skinny);
+  visit("weights-stay", all.weights_stay);
+  visit("sums-stay", all.sums_stay);
+  visit("x-stays-wgmma", all.x_stays_wgmma);
+  visit("x-stays-mma", all.x_stays_mma);
   visit("gradient-wgmma", all.gradient_wgmma);
   visit("gradient-mma", all.gradient_mma);
   visit("gradient-simt", all.gradient_simt);

@@ -46,7 +46,7 @@ struct Unpacked {
   double sectors;  ///< share of the same, for parts of sectors that blocks fetch again
 };
 
-struct Resident {
+struct WeightsStay {
   double start, start_of_8_j, start_of_32_j;  ///< seconds; the latter are added from that d on
   double l2_rate;                             ///< bytes per second, to all multiprocessors
   double weights, weights_again;              ///< shares of the time to read them from memory, and from L2
@@ -56,33 +56,29 @@ struct Resident {
                                                    ///< that meet
 };
 
-struct Narrow {
+struct SumsStay {
   double clock;                    ///< of the GPU while it was measured; rates and waits are in clocks
   double start;                    ///< seconds of a kernel that does little, and of its first bytes
   double memory;                   ///< rate of reading weights, over that of a copy
-  double copied, elements;         ///< bytes to a multiprocessor: by the copy engine, by its threads
+  double copied;                   ///< bytes to a multiprocessor
   double request;                  ///< clocks of the thread that requests x, for each copy
   double wait, slab, output;       ///< clocks of a warpgroup
   double x_refill, weight_refill;  ///< seconds to refill all stages of a ring
   double add, added;               ///< seconds, and bytes in a clock, of sums of a block's warpgroups
-  double exchange, exchanged;      ///< the same for a cluster's blocks
-  double pair, paired, lending;    ///< the same for two blocks, where all warpgroups add up; seconds for
-                                   ///< each further warpgroup
+  double pair, paired, lending;    ///< the same for two blocks; seconds if each has two warpgroups
   double wave;                     ///< seconds of each wave but the first
   double mixed;                    ///< share of the work that could overlap but does not
-  double short_rows_of_8, short_rows_of_16;  ///< x, where its rows of j are shorter than a box's
   /// Seconds that the next kernel gains, because its first weights are there when it begins: always, a share
   /// of the first bytes' time, and at most.
   double gained, gained_share, most_gained;
-  double refills;      ///< share of refills that decides between cuts that are equal otherwise
-  double usable_of_4;  ///< share of the multiprocessors that clusters of four and more can use
+  double refills;  ///< share of refills that decides between cuts that are equal otherwise
   /// Factors for predictions. d = 1: sums of less than 512 terms; more than 16 samples; fewer. Others: few
-  /// samples or d above 4; sums of 1,000 terms and more; rows of 1,024 elements and more; the rest.
+  /// samples; sums of 1,000 terms and more; rows of 1,024 elements and more; the rest.
   double margin_one_j_short, margin_one_j, margin_one_j_few;
   double margin_few, margin_long, margin_rows, margin;
 };
 
-struct Stream {
+struct XStaysWgmma {
   double clock;                           ///< of the GPU while it was measured
   double start;                           ///< seconds of a kernel that does little
   double l2_of_one, all_l2;               ///< bytes per second, to each multiprocessor and to all together
@@ -103,7 +99,7 @@ struct Stream {
   double margin_several_j, margin_short;
 };
 
-struct Skinny {
+struct XStaysMma {
   double start;                       ///< seconds of a kernel that does little
   double l2_latency, memory_latency;  ///< seconds
   double other_samples;               ///< memory's rate, where blocks find each other's weights in L2

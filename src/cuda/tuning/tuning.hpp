@@ -66,10 +66,10 @@ struct Tuning {
   tuning::Entry<tuning::Simt> simt;
   tuning::Entry<tuning::Direct> direct;
   tuning::Entry<tuning::Unpacked> unpacked;
-  tuning::Entry<tuning::Resident> resident;
-  tuning::Entry<tuning::Narrow> narrow;
-  tuning::Entry<tuning::Stream> stream;
-  tuning::Entry<tuning::Skinny> skinny;
+  tuning::Entry<tuning::WeightsStay> weights_stay;
+  tuning::Entry<tuning::SumsStay> sums_stay;
+  tuning::Entry<tuning::XStaysWgmma> x_stays_wgmma;
+  tuning::Entry<tuning::XStaysMma> x_stays_mma;
   tuning::Entry<tuning::GradientWgmma> gradient_wgmma;
   tuning::Entry<tuning::GradientMma> gradient_mma;
   tuning::Entry<tuning::GradientSimt> gradient_simt;

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -12,11 +13,12 @@
 namespace kronsparse::emulation {
 
 /// Half of the cases have strides, bias or an activation; some are transposed.
-template <std::size_t Rows, std::size_t Products>
+inline constexpr std::int64_t any_terms[] = {1, 3, 8, 12, 50, 64, 100, 264};
+template <std::size_t Rows, std::size_t Products, std::size_t Terms = std::size(any_terms)>
 ProductCase small_batch_case(DType dtype, Picker& pick, const std::int64_t (&rows)[Rows],
-                             const std::int64_t (&products)[Products]) {
+                             const std::int64_t (&products)[Products],
+                             const std::int64_t (&terms)[Terms] = any_terms) {
   const std::int64_t blocks[] = {1, 2, 3};
-  const std::int64_t terms[] = {1, 3, 8, 12, 50, 64, 100, 264};
   const std::int64_t batches[] = {1, 7, 8, 20, 33, 64, 64};
   ProductCase one;
   Problem& problem = one.problem;

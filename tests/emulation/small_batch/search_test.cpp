@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "cuda/small_batch/narrow/search.hpp"
-#include "cuda/small_batch/resident/search.hpp"
-#include "cuda/small_batch/skinny/search.hpp"
-#include "cuda/small_batch/stream/search.hpp"
+#include "cuda/small_batch/sums_stay/search.hpp"
+#include "cuda/small_batch/weights_stay/search.hpp"
+#include "cuda/small_batch/x_stays/mma/search.hpp"
+#include "cuda/small_batch/x_stays/wgmma/search.hpp"
 #include "picker.hpp"
 
 namespace kronsparse::emulation {
@@ -77,14 +77,14 @@ Family<Cut> family(const char* name, std::function<bool(const Problem&)> takes,
           same_order, elements_of<Cut>, place_of<Cut>, std::move(takes)};
 }
 
-std::int64_t skinny_elements(const Problem& problem, const cuda::skinny::Cut& cut) {
-  return packed_vectors(cut, cuda::product_of(problem)) * 16 /
-         static_cast<std::int64_t>(size_of(problem.dtype));
+std::int64_t x_stays_mma_elements(const Problem& problem, const cuda::x_stays_mma::Cut& cut) {
+  return weight_bytes(cut, cuda::product_of(problem)) / static_cast<std::int64_t>(size_of(problem.dtype));
 }
-cuda::PackedPlace skinny_place(const Problem& problem, const cuda::skinny::Cut& cut, std::int64_t index) {
-  return cuda::skinny::dispatch_type(problem.dtype, [&]<class T>() {
-    constexpr int vector = cuda::skinny::Tile<T>::vector;
-    return cuda::skinny::packed_place<T>(cut, index / vector, static_cast<int>(index % vector));
+cuda::PackedPlace x_stays_mma_place(const Problem& problem, const cuda::x_stays_mma::Cut& cut,
+                                    std::int64_t index) {
+  return cuda::x_stays_mma::dispatch_type(problem.dtype, [&]<class T>() {
+    constexpr int vector = cuda::x_stays_mma::Tile<T>::vector;
+    return cuda::x_stays_mma::packed_place<T>(cut, index / vector, static_cast<int>(index % vector));
   });
 }
 
@@ -94,17 +94,18 @@ void for_each_family(Body&& body) {
   using namespace cuda;
   body(family<direct::Cut>("direct", is_half_first, direct::choices, direct::choose, direct::choose,
                            direct::same_order));
-  body(family<resident::Cut>("resident", is_half_first, resident::choices, resident::choose, resident::choose,
-                             resident::same_order));
-  body(family<narrow::Cut>("narrow", is_half_first, narrow::choices, narrow::choose, narrow::choose,
-                           narrow::same_order));
-  body(family<stream::Cut>(
-      "stream", [](const Problem& problem) { return problem.dtype != DType::f32; }, stream::choices,
-      stream::choose, stream::choose, stream::same_order));
-  Family<skinny::Cut> skinny_family{
-      "skinny",           skinny::choices, skinny::choose, skinny::choose,
-      skinny::same_order, skinny_elements, skinny_place,   [](const Problem&) { return true; }};
-  body(skinny_family);
+  body(family<weights_stay::Cut>("weights-stay", is_half_first, weights_stay::choices, weights_stay::choose,
+                                 weights_stay::choose, weights_stay::same_order));
+  body(family<sums_stay::Cut>("sums-stay", is_half_first, sums_stay::choices, sums_stay::choose,
+                              sums_stay::choose, sums_stay::same_order));
+  body(family<x_stays_wgmma::Cut>(
+      "x-stays-wgmma", [](const Problem& problem) { return problem.dtype != DType::f32; },
+      x_stays_wgmma::choices, x_stays_wgmma::choose, x_stays_wgmma::choose, x_stays_wgmma::same_order));
+  Family<x_stays_mma::Cut> x_stays_mma_family{"x-stays-mma",           x_stays_mma::choices,
+                                              x_stays_mma::choose,     x_stays_mma::choose,
+                                              x_stays_mma::same_order, x_stays_mma_elements,
+                                              x_stays_mma_place,       [](const Problem&) { return true; }};
+  body(x_stays_mma_family);
 }
 
 template <class Cut>

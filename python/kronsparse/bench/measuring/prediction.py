@@ -1,4 +1,4 @@
-"""What a run would measure, and how long that takes: also for a GPU that is not here."""
+"""The measurements of a run and their time, before it begins: also for a GPU that is not here."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Absent:
 
 
 def seconds_of(problem: Problem, families: Sequence[str], kind: str) -> float:
-    """Of one problem on a GPU.
+    """The seconds of one problem on a GPU.
 
     >>> round(seconds_of(Problem.parse("f16 batch_last B=64 1x8x8x1"), ["kronsparse", "triton"], "time"), 2)
     0.6

@@ -18,6 +18,14 @@ Row = dict[str, Any]
 OURS = "kronsparse"
 
 _MEASURED = ("problem", "dtype", "layout", "pattern", "batch", "contender", "spelling", "status", "reason")
+# Implementations that have another name now.
+_FORMER_NAMES = {
+    "resident": "weights-stay",
+    "narrow": "sums-stay",
+    "stream": "x-stays-wgmma",
+    "skinny": "x-stays-mma",
+}
+_NAMING = ("implementation", "choice", "best")  # the fields of a record that name one
 _NEEDED = {"run": ("machine",), **dict.fromkeys(("row", "small", "energy"), _MEASURED)}
 
 
@@ -44,6 +52,19 @@ def _missing(row: Row) -> list[str]:
     return [name for name in (*needed, *timed) if name not in row]
 
 
+def _with_names_of_today(row: Row) -> Row:
+    """
+    >>> _with_names_of_today({"record": "small", "implementation": "narrow"})["implementation"]
+    'sums-stay'
+    >>> _with_names_of_today({"record": "regret", "candidates": {"skinny": {}}})["candidates"]
+    {'x-stays-mma': {}}
+    """
+    renamed: Row = {name: _FORMER_NAMES.get(row[name], row[name]) for name in _NAMING if name in row}
+    if "candidates" in row:
+        renamed["candidates"] = {_FORMER_NAMES.get(name, name): one for name, one in row["candidates"].items()}
+    return {**row, **renamed}
+
+
 def read_rows(path: Path) -> list[Row]:
     """The records of a file. Of a killed run's last line a part may be left, at the end of the file or before
     the run that went on; anything else that is no record is refused."""
@@ -63,7 +84,7 @@ def read_rows(path: Path) -> list[Row]:
         left_over = not text.endswith("\n") if is_last else (found[number] or {}).get("record") == "run"
         if not left_over:
             raise ValueError(f'{path}:{number}: no record of kronsparse-bench, a JSON object with a "record"')
-    return [row for row in found if row is not None]
+    return [_with_names_of_today(row) for row in found if row is not None]
 
 
 def now() -> str:

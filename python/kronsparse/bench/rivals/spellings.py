@@ -72,7 +72,7 @@ def _of_steps(steps: Steps, layout: str) -> Prepare:
 
 @functools.lru_cache(maxsize=1)
 def _compiled_for(layout: str, pattern: Pattern) -> dict[Steps, Callable[[Tensor, Tensor], Tensor]]:
-    """What was compiled for one pattern. PyTorch compiles a function for eight shapes, then gives up and
+    """The functions compiled for one pattern. PyTorch compiles a function for eight shapes, then gives up and
     interprets it: those of other patterns are forgotten."""
     torch._dynamo.reset()
     return {}

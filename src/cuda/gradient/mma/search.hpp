@@ -65,8 +65,8 @@ struct GradientConfig {
 /// The most blocks of a cluster: 8 on GPUs that have clusters, 16 on whole GPUs of the large kinds, if asked
 /// for.
 [[nodiscard]] int largest_cluster(const GpuFacts& gpu);
-/// Clusters that a GPU runs at once if `resident` blocks share a multiprocessor. Each cluster stays inside a
-/// part of the GPU.
+/// Clusters that a GPU runs at once if `weights-stay` blocks share a multiprocessor. Each cluster stays
+/// inside a part of the GPU.
 [[nodiscard]] double clusters_at_once(const GpuFacts& gpu, int resident, int cluster_blocks);
 
 /// The shared memory of a config that was not found.

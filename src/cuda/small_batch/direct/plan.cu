@@ -57,7 +57,8 @@ struct Direct {
   }
   static std::vector<int> numbers(const Cut& cut) { return numbers_of(cut); }
   static const void* kernel(DType dtype, const Cut& cut) { return kernel_of(dtype, cut); }
-  static LaunchShape launch_shape(const Cut& cut, const Product& p, const GpuFacts& facts) {
+  static LaunchShape launch_shape(const Problem& problem, const Cut& cut, const GpuFacts& facts) {
+    const Product p = product_of(problem);
     return {.blocks = with_idle_blocks(blocks_of(cut, p), facts),
             .threads = cut.warps() * 32,
             .shared_bytes = static_cast<std::size_t>(shared_layout(cut).total),
@@ -92,7 +93,8 @@ struct Unpacked {
   }
   static std::vector<int> numbers(const Cut& cut) { return numbers_of(cut); }
   static const void* kernel(DType dtype, const Cut& cut) { return kernel_of(dtype, cut); }
-  static LaunchShape launch_shape(const Cut& cut, const Product& p, const GpuFacts& facts) {
+  static LaunchShape launch_shape(const Problem& problem, const Cut& cut, const GpuFacts& facts) {
+    const Product p = product_of(problem);
     return {.blocks = static_cast<unsigned>(blocks_of(cut, p)),
             .threads = cut.warps() * 32,
             .shared_bytes = static_cast<std::size_t>(shared_layout(cut).total),

@@ -46,6 +46,8 @@ struct Wgmma {
 };
 
 inline void wgmma_settle(std::uint32_t (&/*a*/)[4]) {}
+template <int count>
+inline void wgmma_settle(float (&/*sums*/)[count]) {}
 inline void wgmma_fence() {}
 inline void wgmma_commit() { emulation::Block::current().commit_products(); }
 template <int Pending>
