@@ -10,6 +10,9 @@ struct Gemm {
   double start;   ///< seconds of a launch
   double memory;  ///< time of memory, in times of a copy of as many bytes
   double tensor;  ///< time of tensor cores, in times of their peak
+  /// Where x and y are rows that the copy engine does not take: their time of memory, in times of that of
+  /// tensor copies; clocks of a warp of the producer for 32 vectors.
+  double x_rows, y_rows, vectors;
 };
 
 struct Wgmma {
