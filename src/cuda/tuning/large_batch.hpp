@@ -43,7 +43,7 @@ struct Staged {
   double memory;     ///< x and y through L2 three times, in times of a copy
   double weights;    ///< the same for weights
   double tensor;     ///< time of tensor cores, in times of their peak
-  double levels;     ///< seconds of levels, whose first steps overlap with nothing, and the last samples
+  double once;       ///< seconds of a run's first and last steps, which overlap with nothing
   double chunks_l2;  ///< a chunk's share of L2, which x and y pass through as well
 };
 
