@@ -142,7 +142,9 @@ struct StepInfo {
   /// Whether it reads values: all but the gradient do.
   [[nodiscard]] bool has_values() const noexcept { return problem.operation != Operation::gradient; }
   /// Bytes of workspace that the fastest kernel needs where values are kept, too.
-  [[nodiscard]] std::size_t own_workspace() const { return candidates.front().workspace_bytes; }
+  [[nodiscard]] std::size_t own_workspace() const {
+    return candidates.empty() ? 0 : candidates.front().workspace_bytes;
+  }
   /// Bytes of the values as the fastest kernel reads them, which may be as they are.
   [[nodiscard]] std::size_t packed_bytes() const {
     if (!has_values()) return 0;
