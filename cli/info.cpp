@@ -141,11 +141,16 @@ struct StepInfo {
 
   /// Whether it reads values: all but the gradient do.
   [[nodiscard]] bool has_values() const noexcept { return problem.operation != Operation::gradient; }
+  /// Bytes of workspace that the fastest kernel needs where values are kept, too.
+  [[nodiscard]] std::size_t own_workspace() const {
+    return candidates.empty() ? 0 : candidates.front().workspace_bytes;
+  }
   /// Bytes of the values as the fastest kernel reads them, which may be as they are.
   [[nodiscard]] std::size_t packed_bytes() const {
     if (!has_values()) return 0;
     const auto plain = static_cast<std::size_t>(problem.chain.nnz()) * size_of(problem.dtype);
-    return kept.workspace == 0 ? plain : kept.workspace;
+    const std::size_t packed = kept.workspace - own_workspace();
+    return packed == 0 ? plain : packed;
   }
 };
 
@@ -193,7 +198,7 @@ struct Totals {
 Totals totals_of(const Problem& problem, const StepInfo& whole, const std::vector<StepInfo>& steps,
                  Device device) {
   Totals totals;
-  std::size_t packed_at_each_run = 0;
+  std::size_t packed_at_each_run = 0, own_workspace = 0;
   for (const StepInfo& step : steps) {
     if (step.kept.implementation.empty()) return {};  // nobody accepts a step
     totals.kept_seconds += step.kept.seconds;
@@ -201,6 +206,7 @@ Totals totals_of(const Problem& problem, const StepInfo& whole, const std::vecto
     totals.packing_seconds += step.packing.packing_seconds;
     totals.packed_bytes += step.packed_bytes();
     if (step.has_values()) packed_at_each_run += step.packing.workspace;
+    own_workspace = std::max(own_workspace, step.own_workspace());
   }
   if (!whole.kept.implementation.empty() && whole.kept.seconds < totals.kept_seconds)
     return {.in_one_pass = true,
@@ -211,7 +217,8 @@ Totals totals_of(const Problem& problem, const StepInfo& whole, const std::vecto
             .workspace = whole.packing.workspace,
             .workspace_of_kept = 0};
   totals.workspace = cost_of(problem, device).workspace;
-  totals.workspace_of_kept = totals.workspace - std::min(totals.workspace, packed_at_each_run);
+  totals.workspace_of_kept =
+      totals.workspace - std::min(totals.workspace, packed_at_each_run) + own_workspace;
   return totals;
 }
 

@@ -63,9 +63,10 @@ struct Operands {
 struct Candidate {
   std::string implementation;
   Device device;
-  std::string refusal;           ///< why it does not accept the problem; empty when it does
-  double predicted_seconds = 0;  ///< by the cost model, or measured; meaningful when it accepts
-  bool is_measured = false;      ///< by tune(), with the same problem on this device
+  std::string refusal;              ///< why it does not accept the problem; empty when it does
+  double predicted_seconds = 0;     ///< by the cost model, or measured; meaningful when it accepts
+  bool is_measured = false;         ///< by tune(), with the same problem on this device
+  std::size_t workspace_bytes = 0;  ///< of a run, besides those for packed values
 };
 
 /// Every implementation for the device with its cost or refusal: those that

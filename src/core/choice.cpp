@@ -145,8 +145,8 @@ std::vector<Candidate> candidates(const Problem& problem, Device device) {
     Proposal& proposal = assessment.proposal;
     if (left_out(name))
       proposal.refusal = message("left out, because {} is {}", forced.argument, quoted(forced.name));
-    all.push_back(
-        {std::string(name), device, std::move(proposal.refusal), proposal.seconds, proposal.is_measured});
+    all.push_back({std::string(name), device, std::move(proposal.refusal), proposal.seconds,
+                   proposal.is_measured, proposal.workspace_bytes});
   }
   std::stable_partition(all.begin(), all.end(),
                         [](const Candidate& candidate) { return candidate.refusal.empty(); });

@@ -170,8 +170,8 @@ Assessment cheapest_packing(const Step& step, Operation operation, const Backend
 
 DecidedStep with_executor(Step step, const Assessment& chosen) {
   const Proposal& proposal = chosen.proposal;
-  return {std::move(step), chosen.implementation, proposal.make(), proposal.seconds,
-          proposal.packing_seconds};
+  return {std::move(step),  chosen.implementation,    proposal.make(),
+          proposal.seconds, proposal.packing_seconds, proposal.workspace_bytes};
 }
 
 DecidedStep choose_packing(Step step, Operation operation, const BackendEntry& backend, Device device,
@@ -204,7 +204,7 @@ bool is_wanted(const Decision& decision, const Step& step, const Operands& opera
 Workspace workspace_of(const Decision& decision, const Operands& operands) {
   Workspace workspace;
   for (const DecidedStep& step : decision.steps)
-    if (is_wanted(decision, step.step, operands)) workspace.bytes += step.workspace_bytes();
+    if (is_wanted(decision, step.step, operands)) workspace.bytes += step.packed_bytes();
   const MemoryLayout& memory = decision.memory;
   const bool is_gradient = decision.problem.operation == Operation::gradient;
   workspace.intermediates = workspace.bytes;
@@ -213,6 +213,11 @@ Workspace workspace_of(const Decision& decision, const Operands& operands) {
   const bool has_place =
       decision.problem.operation == Operation::multiply && operands.intermediates != nullptr;
   if (!has_place) workspace.bytes += memory.scratches * memory.scratch_bytes;
+  workspace.executors = workspace.bytes;
+  std::size_t most = 0;
+  for (const DecidedStep& step : decision.steps)
+    if (is_wanted(decision, step.step, operands)) most = std::max(most, step.own_bytes);
+  workspace.bytes += aligned(most);
   return workspace;
 }
 
@@ -231,7 +236,7 @@ void run_decision(const Decision& decision, const BackendEntry& backend, Device 
     job_count = 0;
   };
   for (const DecidedStep& step : decision.steps) {
-    const std::size_t bytes = step.workspace_bytes();
+    const std::size_t bytes = step.packed_bytes();
     if (is_empty || bytes == 0 || !is_wanted(decision, step.step, operands)) continue;
     jobs[job_count++] = {step.executor.get(), operands.values + step.step.factor,
                          addresses.in_workspace(packed_at)};
@@ -252,6 +257,7 @@ void run_decision(const Decision& decision, const BackendEntry& backend, Device 
     of_step.y = addresses.at(step.step.y, factor);
     of_step.bias = step.step.problem.bias ? operands.bias : nullptr;
     of_step.stream = operands.stream;
+    of_step.workspace = addresses.in_workspace(workspace.executors);
     if (is_empty) {  // sums of nothing
       if (!step.has_values()) clear_gradient(step, backend, device, of_step.y, operands.stream);
       continue;
@@ -259,7 +265,7 @@ void run_decision(const Decision& decision, const BackendEntry& backend, Device 
     Weights weights{.just_packed = just_packed};
     if (step.kept != nullptr)
       weights.data = step.kept.get();
-    else if (const std::size_t bytes = step.workspace_bytes(); bytes > 0)
+    else if (const std::size_t bytes = step.packed_bytes(); bytes > 0)
       weights.data = addresses.in_workspace(std::exchange(packed_at, packed_at + bytes));
     else if (step.has_values())  // as given: work ahead of the run may write them
       weights = {.data = operands.values[factor], .just_packed = true};

@@ -26,13 +26,14 @@ struct DecidedStep {
   std::shared_ptr<const Executor> executor;
   double seconds;          ///< predicted
   double packing_seconds;  ///< predicted
+  std::size_t own_bytes;   ///< of workspace, that the executor needs besides the values
   /// The values where they are kept, in the executor's order; null where a run packs them.
   std::shared_ptr<const void> kept = {};
 
   /// Whether the step reads values at all.
   [[nodiscard]] bool has_values() const noexcept { return step.problem.operation != Operation::gradient; }
   /// Bytes of workspace that its values take in a run.
-  [[nodiscard]] std::size_t workspace_bytes() const noexcept {
+  [[nodiscard]] std::size_t packed_bytes() const noexcept {
     const PackedOrder& order = executor->order();
     return !has_values() || kept != nullptr || order.is_as_given() ? 0 : aligned(order.bytes);
   }
@@ -62,6 +63,7 @@ struct Decision {
 struct Workspace {
   std::size_t intermediates = 0;  ///< begin of them, unless the operands have a place for them
   std::size_t scratch = 0;        ///< begin of the first
+  std::size_t executors = 0;      ///< begin of what executors use, one after the other
   std::size_t bytes = 0;          ///< of all
 };
 [[nodiscard]] Workspace workspace_of(const Decision& decision, const Operands& operands);

@@ -61,8 +61,8 @@ class Executor {
   /// order of the stream. Not called for the gradient, nor for a chain, which only its backend packs. No
   /// allocation, no synchronisation.
   virtual void pack(const void* values, void* packed, Stream stream) const = 0;
-  /// Operands were checked by Plan::run and batch > 0; of them only x, y, bias, g and stream count. No
-  /// allocation, no synchronisation, safe to call concurrently.
+  /// Operands were checked by Plan::run and batch > 0; of them only x, y, bias, g, stream and, aligned to 256
+  /// bytes, workspace count. No allocation, no synchronisation, safe to call concurrently.
   virtual void run(const Operands& operands, const Weights& weights) const = 0;
 };
 
@@ -73,6 +73,9 @@ struct Proposal {
   double packing_seconds = 0;  ///< predicted, of packing the values before it
   std::function<std::unique_ptr<Executor>()> make = {};
   bool is_measured = false;  ///< by tune(): the core puts measured seconds in the place of predicted ones
+  /// Memory that a run of the executor needs besides its values: a part of the caller's workspace, which may
+  /// hold anything before and after.
+  std::size_t workspace_bytes = 0;
 };
 
 struct Implementation {

@@ -127,12 +127,12 @@ DecidedStep PackedValues::State::choose_kept(Step step, const Plan::State& plan,
   });
   const std::size_t held = bytes_of(packed);
   std::optional<DecidedStep> packing;  // of the fastest
-  for (Assessment& one : all) {
-    Proposal& proposal = one.proposal;
+  for (const Assessment& one : all) {
+    const Proposal& proposal = one.proposal;
     if (fits && fits->seconds <= proposal.seconds) return *std::move(fits);
     if (packing && !always_keeps && packing->seconds + packing->packing_seconds <= proposal.seconds)
       return *std::move(packing);
-    DecidedStep made{step, one.implementation, proposal.make(), proposal.seconds, proposal.packing_seconds};
+    DecidedStep made = with_executor(step, one);
     if (is_first || held + made.executor->order().bytes <= limit()) return keep(std::move(made), packed);
     if (!packing) packing = std::move(made);
   }
@@ -186,7 +186,7 @@ std::optional<DecidedStep> PackedValues::State::choose_whole(const Problem& prob
   }
   const Proposal& best = all.front().proposal;
   if (fits && fits->seconds <= worth_packing * best.seconds) return fits;
-  DecidedStep made{whole, all.front().implementation, best.make(), best.seconds, best.packing_seconds};
+  DecidedStep made = with_executor(whole, all.front());
   const bool has_room = may_keep_whole(chain, dtype, bytes_of(packed), made.executor->order().bytes);
   if (has_room || always_keeps) return keep(std::move(made), packed);
   // Whoever asked for an implementation of whole chains by name has it, packed at each run.

@@ -95,8 +95,9 @@ std::vector<Size> systematic_sizes() {
     sizes.push_back({{blocks, 4, 3, 1}, 17});
     sizes.push_back({{blocks, 2, 5, 4}, 3});
   }
-  // Batches that `staged` cuts into chunks; four, as every other one has gaps.
+  // Many samples of few features, odd ones among them; four, as every other one has gaps.
   for (const std::int64_t batch : {468, 460, 455, 450}) sizes.push_back({{1, 8, 8, 2}, batch});
+  for (const std::int64_t batch : {131, 130, 129, 128}) sizes.push_back({{2, 13, 9, 5}, batch});
   return sizes;
 }
 

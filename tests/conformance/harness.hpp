@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device.hpp"
+#include "kronsparse/buffer.hpp"
 #include "kronsparse/plan.hpp"
 #include "kronsparse/problem.hpp"
 #include "oracle.hpp"
@@ -87,13 +88,24 @@ class Harness {
     return {.x = x_.device_data(),
             .y = y_.device_data(),
             .bias = bias_elements_ > 0 ? bias_.device_data() : nullptr,
-            .g = views_.g.features > 0 ? g_.device_data() : nullptr};
+            .g = views_.g.features > 0 ? g_.device_data() : nullptr,
+            .workspace = workspace_.data(),
+            .workspace_bytes = workspace_.bytes()};
+  }
+  /// What kernels need besides kept values; for those who run the plan themselves.
+  void make_workspace(const kronsparse::Plan& plan) {
+    const kronsparse::Problem& problem = plan.problem();
+    const std::size_t bytes = plan.workspace_bytes(
+        {.size = problem.batch, .cols_stride = problem.cols_stride, .rows_stride = problem.rows_stride},
+        operands());
+    if (bytes > workspace_.bytes()) workspace_ = kronsparse::Buffer(bytes, plan.device());
   }
 
   /// Fills y with NaN and runs. Returns what happened to memory that was not
   /// to be touched; empty when nothing did.
   [[nodiscard]] std::string run(const kronsparse::Plan& plan) {
     prepare_output();
+    make_workspace(plan);
     plan.run(operands());
     return collect_output();
   }
@@ -176,6 +188,7 @@ class Harness {
   GuardedBuffer g_;
   GuardedBuffer bias_;
   GuardedBuffer y_;
+  kronsparse::Buffer workspace_;
   bool has_values_;
 };
 

@@ -90,7 +90,13 @@ TEST_P(Large, StridedOperands) {
         const bool gradient = operation == kronsparse::Operation::gradient;
         const kronsparse::Plan plan(problem, gradient ? nullptr : values.data(), target.device,
                                     target.implementation);
-        plan.run({.x = x.data(), .y = y.data(), .g = gradient ? g.data() : nullptr});
+        const kronsparse::Batch batch{problem.batch, problem.cols_stride, problem.rows_stride};
+        const kronsparse::Buffer workspace(plan.workspace_bytes(batch), target.device);
+        plan.run({.x = x.data(),
+                  .y = y.data(),
+                  .g = gradient ? g.data() : nullptr,
+                  .workspace = workspace.data(),
+                  .workspace_bytes = workspace.bytes()});
         device->synchronise();
         const std::vector<WideOf<T>> got = y.read();
         const std::vector<IntegerOf<T>> expected = evaluate(problem, integers);

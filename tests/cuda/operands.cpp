@@ -1,5 +1,6 @@
 #include "operands.hpp"
 
+#include <algorithm>
 #include <complex>
 #include <cstring>
 #include <random>
@@ -91,11 +92,21 @@ GpuOperands::GpuOperands(const Problem& problem, std::uint64_t seed, kronsparse:
     values_ = random_buffer(problem, problem.pattern().nnz(), 4 * seed + 2, device);
   }
   if (problem.bias) bias_ = random_buffer(problem, problem.pattern().rows(), 4 * seed + 3, device);
+  std::size_t workspace = 0;
+  for (const kronsparse::Candidate& candidate : candidates(problem, device))
+    workspace = std::max(workspace, candidate.workspace_bytes);
+  workspace_ = Buffer(workspace, device);
   spoil_result();
 }
 
 kronsparse::Operands GpuOperands::operands(cudaStream_t stream) const noexcept {
-  return {.x = x_.data(), .y = y_.data(), .bias = bias_.data(), .g = g_.data(), .stream = stream};
+  return {.x = x_.data(),
+          .y = y_.data(),
+          .bias = bias_.data(),
+          .g = g_.data(),
+          .stream = stream,
+          .workspace = workspace_.data(),
+          .workspace_bytes = workspace_.bytes()};
 }
 
 void GpuOperands::change_x(std::uint64_t seed) {

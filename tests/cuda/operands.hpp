@@ -72,6 +72,7 @@ class GpuOperands {
   kronsparse::Buffer g_;
   kronsparse::Buffer bias_;
   kronsparse::Buffer y_;
+  kronsparse::Buffer workspace_;  ///< enough for every implementation
 };
 
 }  // namespace gpu_tests

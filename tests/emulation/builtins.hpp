@@ -84,6 +84,11 @@ inline std::uint32_t __byte_perm(std::uint32_t low, std::uint32_t high, std::uin
   return result;
 }
 
+/// 32 of the 64 bits of (low, high), from bit `by` of the low ones on.
+inline std::uint32_t __funnelshift_r(std::uint32_t low, std::uint32_t high, std::uint32_t by) {
+  return static_cast<std::uint32_t>((std::uint64_t{high} << 32 | low) >> (by & 31));
+}
+
 inline void __syncthreads() {
   auto& block = kronsparse::emulation::Block::current();
   block.meet(block.numbered_meeting(0), block.size());

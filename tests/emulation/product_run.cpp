@@ -91,15 +91,8 @@ cuda::GpuFacts ProductCase::gpu() const {
 
 namespace {
 
-struct Steps {
-  bool split;            ///< floats are two TF32 numbers
-  bool read_y;           ///< launches may read what earlier ones have written
-  std::int64_t samples;  ///< samples that are computed
-};
-
-void run_all(const ProductCase& one, const PackedOrder& order, const Steps& steps,
+void run_all(const ProductCase& one, const PackedOrder& order, bool split, std::int64_t workspace_bytes,
              const std::function<std::vector<Launch>(const Operands&, const void*)>& launches_of) {
-  const bool split = steps.split;
   const Problem& problem = one.problem;
   problem.validate();
   // Whole numbers that the formats hold and whose sums are exact. With split floats, one of the two operands
@@ -119,9 +112,12 @@ void run_all(const ProductCase& one, const PackedOrder& order, const Steps& step
   for (std::int64_t at = 0; at < bias.elements(); ++at) bias.set(at, numbers.next(9));
   if (one.infinite) x.set(x.elements() - 1, std::numeric_limits<float>::infinity());
 
-  const Operands operands{.x = x.first(), .y = y.first(), .bias = problem.bias ? bias.first() : nullptr};
+  Memory workspace(DType::f16, workspace_bytes / 2, 0);
+  Operands operands{.x = x.first(), .y = y.first(), .bias = problem.bias ? bias.first() : nullptr};
+  operands.workspace = workspace.first();
   GlobalMemory memory{{x.range(), weights.packed.range()}, {y.range()}};
-  if (steps.read_y) memory.readable.push_back(y.range());
+  if (workspace_bytes != 0)
+    for (auto* ranges : {&memory.readable, &memory.writable}) ranges->push_back(workspace.range());
   for (const Launch& work : launches_of(operands, weights.packed.first()))
     launch(work.blocks, work.cluster_blocks, work.threads, work.shared_bytes, one.timing, memory,
            work.kernel);
@@ -143,7 +139,7 @@ void run_all(const ProductCase& one, const PackedOrder& order, const Steps& step
           const float expected = cuda::activate(sum, problem.activation);
           const std::int64_t at = n * p.y_sample + feature * p.y_feature;
           written[static_cast<std::size_t>(at)] = true;
-          if (n < steps.samples && !same(dtype, y.bits(at), expected))
+          if (!same(dtype, y.bits(at), expected))
             throw EmulationError("sample " + std::to_string(n) + " i " + std::to_string(i) + " k " +
                                  std::to_string(k) + " j " + std::to_string(j) + ": " +
                                  std::to_string(value_of(dtype, y.bits(at))) + " instead of " +
@@ -160,15 +156,14 @@ void run_all(const ProductCase& one, const PackedOrder& order, const Steps& step
 
 void run_product(const ProductCase& one, const PackedOrder& order, bool split,
                  const std::function<Launch(const Operands&, const void*)>& launch_of) {
-  run_all(one, order, {.split = split, .read_y = false, .samples = one.problem.batch},
-          [&](const Operands& operands, const void* weights) {
-            return std::vector<Launch>{launch_of(operands, weights)};
-          });
+  run_all(one, order, split, 0, [&](const Operands& operands, const void* weights) {
+    return std::vector<Launch>{launch_of(operands, weights)};
+  });
 }
 
-void run_steps(const ProductCase& one, const PackedOrder& order, std::int64_t samples,
+void run_steps(const ProductCase& one, const PackedOrder& order, std::int64_t workspace_bytes,
                const std::function<std::vector<Launch>(const Operands&, const void*)>& launches_of) {
-  run_all(one, order, {.split = false, .read_y = true, .samples = samples}, launches_of);
+  run_all(one, order, false, workspace_bytes, launches_of);
 }
 
 }  // namespace kronsparse::emulation

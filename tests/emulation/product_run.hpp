@@ -57,9 +57,8 @@ struct PackedOrder {
 void run_product(const ProductCase& one, const PackedOrder& order, bool split,
                  const std::function<Launch(const Operands&, const void*)>& launch_of);
 
-/// The same for several launches, one after the other, which may also read y. They compute the first
-/// `samples` samples; the rows of the others may hold anything afterwards.
-void run_steps(const ProductCase& one, const PackedOrder& order, std::int64_t samples,
+/// The same for several launches, one after the other, with a workspace of so many bytes in between.
+void run_steps(const ProductCase& one, const PackedOrder& order, std::int64_t workspace_bytes,
                const std::function<std::vector<Launch>(const Operands&, const void*)>& launches_of);
 
 }  // namespace kronsparse::emulation

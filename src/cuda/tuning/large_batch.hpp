@@ -10,6 +10,9 @@ struct Gemm {
   double start;   ///< seconds of a launch
   double memory;  ///< time of memory, in times of a copy of as many bytes
   double tensor;  ///< time of tensor cores, in times of their peak
+  /// Where x and y are rows that the copy engine does not take: their time of memory, in times of that of
+  /// tensor copies; clocks of a warp of the producer for 32 vectors.
+  double x_rows, y_rows, vectors;
 };
 
 struct Wgmma {
@@ -40,7 +43,7 @@ struct Staged {
   double memory;     ///< x and y through L2 three times, in times of a copy
   double weights;    ///< the same for weights
   double tensor;     ///< time of tensor cores, in times of their peak
-  double levels;     ///< seconds of levels, whose first steps overlap with nothing, and the last samples
+  double once;       ///< seconds of a run's first and last steps, which overlap with nothing
   double chunks_l2;  ///< a chunk's share of L2, which x and y pass through as well
 };
 

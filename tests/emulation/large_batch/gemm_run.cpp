@@ -29,9 +29,6 @@ GemmCut run_gemm(const ProductCase& one) {
   const cuda::GemmConfig config = cuda::gemm_config(one.problem, gpu);
   if (static_cast<std::size_t>(config.shared_bytes) > gpu.shared_bytes)
     throw EmulationError("the tiles do not fit");
-  if (!cuda::gemm_x_view(one.problem, nullptr).strides_fit() ||
-      !cuda::gemm_y_view(one.problem, config, nullptr).strides_fit())
-    throw EmulationError("not for the copy engine");
   GemmCut cut{one.problem.dtype, config.shape_index, config.w_slots, false, false};
   run_product(one, PackedOrder::of(config.order), false, [&](const Operands& operands, const void* weights) {
     const auto arguments =

@@ -13,7 +13,6 @@ struct GemmCut {
   bool x_tensor_copies, y_tensor_copies;
 };
 
-/// The copy engine must take the problem, except for its addresses.
 GemmCut run_gemm(const ProductCase& one);
 
 }  // namespace kronsparse::emulation

@@ -13,11 +13,11 @@ struct Recorder {
   cuda::GemmKernel kernel;
   int sort_shared_bytes;
   std::vector<Launch> launches;
-  bool x_in_pieces = true, y_in_pieces = true;
+  bool x_in_pairs = true, y_in_pairs = true;
 
   void sort(const cuda::SortArguments& arguments) {
-    if (arguments.sort.tiles != 0) x_in_pieces = arguments.sort.in_pieces;
-    if (arguments.unsort.tiles != 0) y_in_pieces = arguments.unsort.in_pieces;
+    if (arguments.sort.tiles != 0) x_in_pairs = arguments.sort.in_pairs;
+    if (arguments.unsort.tiles != 0) y_in_pairs = arguments.unsort.in_pairs;
     launches.push_back({static_cast<int>(arguments.unsort.tiles + arguments.sort.tiles), cuda::kSortThreads,
                         sort_shared_bytes, [arguments] { cuda::sort_by_j_kernel()(arguments); }});
   }
@@ -34,26 +34,20 @@ struct Recorder {
 StagedCut run_staged(const ProductCase& one) {
   const cuda::GpuFacts gpu = one.gpu();
   const cuda::StagedConfig config = cuda::staged_config(one.problem, gpu);
-  if (config.levels.empty()) throw EmulationError("too few samples");
-  std::vector<cuda::StagedLevelParts> levels;
-  for (const cuda::StagedLevel& level : config.levels) levels.emplace_back(one.problem, level, gpu);
-  const cuda::GemmConfig& gemm = levels.front().whole.config;
+  if (config.chunk == 0) throw EmulationError("too little L2");
+  const cuda::StagedParts parts(one.problem, config, gpu);
+  const cuda::GemmConfig& gemm = parts.whole.config;
   Recorder recorder{.kernel = one.problem.dtype == DType::bf16 ? cuda::gemm_bf16_kernel(gemm.shape_index)
                                                                : cuda::gemm_f16_kernel(gemm.shape_index),
                     .sort_shared_bytes = static_cast<int>(cuda::sort_shared_bytes(one.problem.pattern().d)),
                     .launches = {}};
-  run_steps(one, PackedOrder::of(cuda::staged_order(one.problem, gemm)), config.rest_first,
+  run_steps(one, PackedOrder::of(cuda::staged_order(one.problem, gemm)), parts.scratch.bytes,
             [&](const Operands& operands, const void* weights) {
-              for (const cuda::StagedLevelParts& level : levels)
-                cuda::StagedSteps(level, weights, operands, recorder).all();
+              cuda::StagedSteps(parts, weights, operands, recorder).all();
               return recorder.launches;
             });
-  StagedCut cut{levels.size(), false, false, recorder.x_in_pieces, recorder.y_in_pieces};
-  for (const cuda::StagedLevelParts& level : levels) {
-    cut.splits_i |= level.level.blocks_i < one.problem.pattern().a;
-    cut.has_shorter |= level.last.samples < level.whole.samples;
-  }
-  return cut;
+  return {config.chunk < one.problem.batch, config.blocks_i < one.problem.pattern().a,
+          parts.last.samples < parts.whole.samples, recorder.x_in_pairs, recorder.y_in_pairs};
 }
 
 }  // namespace kronsparse::emulation

@@ -3,16 +3,18 @@
 //
 // There the product is a grouped matrix product, and the copy engine and the tensor cores can read x as it
 // lies. Boxes of 64 samples x 64 terms arrive swizzled in shared memory: the copy engine writes this form,
-// and wgmma reads it. No thread touches x on its way.
+// and wgmma reads it. No thread touches x on its way, unless its rows lie at addresses that the copy engine
+// does not take; then three warps bring it in the same form (rows.cuh).
 //
 // One warpgroup, the producer, brings x and the weights through a ring of stages; two warpgroups multiply. If
 // a group's weights stay in shared memory, the two take tiles in turn, and one stores while the other
 // multiplies. If weights are streamed, both work on one tile. Results leave through two buffers by the copy
-// engine.
+// engine, or as shifted rows.
 #pragma once
 
 #include "cuda/device/ptx_sm90.cuh"
 #include "cuda/device/wgmma.cuh"
+#include "cuda/large_batch/gemm/rows.cuh"
 #include "cuda/large_batch/gemm/tiles.cuh"
 
 namespace kronsparse::cuda {
@@ -34,45 +36,7 @@ __device__ inline int tile_samples(const GemmArguments& p) {
   return p.w_slots != 0 ? Traits::shape.samples() : 2 * Traits::shape.samples();
 }
 
-/// Copies boxes of x element by element, for addresses that the copy engine cannot read. Not inlined, as is
-/// the next function: hardly anyone has such addresses.
-template <class Traits>
-__device__ __noinline__ void copy_elements(const GemmArguments& p, const Tile& tile, int l0, int boxes,
-                                           std::uint32_t to) {
-  const auto* x = reinterpret_cast<const std::uint16_t*>(p.x);
-  for (int index = static_cast<int>(threadIdx.x); index < boxes * kGemmBoxBytes / 2;
-       index += kGemmProducerThreads) {
-    const int box = index / (kGemmBoxBytes / 2);
-    const int row = index % (kGemmBoxBytes / 2) / 64;
-    const int column = index % 64;
-    const std::int64_t l = l0 + (Traits::shape.columns ? row : column);
-    const std::int64_t n = tile.n0 + box * kGemmBoxSamples + (Traits::shape.columns ? column : row);
-    std::uint16_t element = 0;
-    if (l < p.c && n < p.batch)
-      element = x[n * p.x_sample + ((tile.i * p.c + l) * p.d + tile.j) * p.x_feature];
-    ptx::store_shared_2(to + box * kGemmBoxBytes + swizzled(row, column * 2), element);
-  }
-}
-
-/// Stores boxes of results for addresses that the copy engine cannot write.
-template <class Traits>
-__device__ __noinline__ void store_elements(const GemmArguments& p, const Tile& tile, std::int64_t k0,
-                                            std::int64_t n0, std::uint32_t from) {
-  constexpr int box_elements = Traits::shape.round * kGemmBoxSamples;
-  auto* y = reinterpret_cast<std::uint16_t*>(p.y);
-  for (int index = static_cast<int>(threadIdx.x) % 128; index < Traits::shape.sample_boxes * box_elements;
-       index += 128) {
-    const int box = index / box_elements;
-    const int row = index % box_elements / 64;
-    const int column = index % 64;
-    const std::int64_t k = k0 + (Traits::shape.columns ? row : column);
-    const std::int64_t n = n0 + box * kGemmBoxSamples + (Traits::shape.columns ? column : row);
-    if (k < p.b && n < p.batch)
-      y[n * p.y_sample + ((tile.i * p.b + k) * p.d + tile.j) * p.y_feature] =
-          ptx::load_shared_2(from + box * box_elements * 2 + swizzled(row, column * 2));
-  }
-}
-
+/// The thread that talks to the copy engine: all of x and the weights, or the weights alone.
 template <class Traits>
 class Producer {
  public:
@@ -83,8 +47,6 @@ class Producer {
         boxes_(Traits::shape.sample_boxes * (p.w_slots != 0 ? 1 : 2)) {}
 
   __device__ void run() {
-    const bool leads = threadIdx.x == 0;
-    if (!leads && p_.x_tensor_copies) return;
     Walk walk(p_, Traits::shape.n, tile_samples<Traits>(p_));
     std::uint32_t group = ~0u;
     bool waited = p_.just_packed;
@@ -93,11 +55,12 @@ class Producer {
     RingPlace slot;
     for (; !walk.done(); walk.next()) {
       const Tile& tile = walk.tile();
-      if (leads && p_.w_slots != 0 && tile.group != group) {
+      if (p_.w_slots != 0 && tile.group != group) {
         load_group(tile, slot);
         slot.advance(p_.w_slots);
       }
       group = tile.group;
+      if (p_.w_slots != 0 && !p_.x_tensor_copies) continue;
       if (!waited) ptx::wait_for_earlier_kernels();  // x depends on them, packed weights do not
       waited = true;
       for (int chunk = 0; chunk < p_.chunks; chunk += kGemmStageChunks) {
@@ -120,11 +83,11 @@ class Producer {
 
   __device__ void load_stage(const Tile& tile, int chunk, int stage) const {
     const std::uint32_t full = barriers_.full(stage);
-    const std::uint32_t to = shared_ + p_.stages_offset + stage * boxes_ * kGemmBoxBytes;
+    const int x_bytes = p_.x_tensor_copies ? boxes_ * kGemmBoxBytes : 0;
     const int w_bytes = p_.w_slots != 0 ? 0 : kGemmStageChunks * p_.w_chunk_bytes;
-    const bool leads = threadIdx.x == 0;
+    ptx::barrier_arrive_expecting(full, w_bytes + x_bytes);
     if (p_.x_tensor_copies) {
-      ptx::barrier_arrive_expecting(full, w_bytes + boxes_ * kGemmBoxBytes);
+      const std::uint32_t to = shared_ + p_.stages_offset + stage * x_bytes;
       for (int box = 0; box < boxes_; ++box) {
         const auto n = static_cast<int>(tile.n0) + box * kGemmBoxSamples;
         const std::uint32_t box_to = to + box * kGemmBoxBytes;
@@ -134,15 +97,8 @@ class Producer {
         else
           ptx::copy_box(box_to, &p_.x_map, chunk * 16, static_cast<int>(tile.i), n, 0, full);
       }
-    } else {
-      copy_elements<Traits>(p_, tile, chunk * 16, boxes_, to);
-      ptx::fence_for_bulk();  // wgmma reads through the same proxy as the copy engine
-      if (leads)
-        ptx::barrier_arrive_expecting(full, w_bytes);
-      else
-        ptx::barrier_arrive(full);
     }
-    if (leads && w_bytes != 0) {
+    if (w_bytes != 0) {
       const std::byte* from =
           p_.weights + (static_cast<std::int64_t>(tile.group) * p_.chunks + chunk) * p_.w_chunk_bytes;
       ptx::copy_bulk(shared_ + p_.w_offset + stage * w_bytes, from, w_bytes, full);
@@ -327,7 +283,7 @@ class Consumer {
           ptx::commit_bulk_stores();
         }
       } else {
-        store_elements<Traits>(p_, tile, tile.k0 + first, n0, buffer);
+        store_rows<Traits>(p_, tile, tile.k0 + first, n0, buffer);
       }
       out_turn_ ^= 1;
     }
@@ -375,7 +331,8 @@ __global__ void __launch_bounds__(kGemmProducerThreads + kGemmConsumerThreads, 1
     constexpr int consumer_warps = kGemmConsumerThreads / 32;
     const bool by_turns = p.w_slots != 0;
     for (int stage = 0; stage < p.stages; ++stage) {
-      ptx::barrier_init(barriers.full(stage), p.x_tensor_copies ? 1 : kGemmProducerThreads);
+      ptx::barrier_init(barriers.full(stage),
+                        p.x_tensor_copies ? 1 : arrivals_of_warps(kGemmRowWarps) + (by_turns ? 0 : 1));
       ptx::barrier_init(barriers.empty(stage), by_turns ? consumer_warps / 2 : consumer_warps);
     }
     for (int slot = 0; slot < p.w_slots; ++slot) {
@@ -389,7 +346,12 @@ __global__ void __launch_bounds__(kGemmProducerThreads + kGemmConsumerThreads, 1
   if (threadIdx.x < kGemmProducerThreads) {
     // Both numbers together use the registers that 384 threads were launched with, 168 each.
     ptx::give_registers<56>();
-    gemm::Producer<Traits>(p, shared).run();
+    if (threadIdx.x == 0)
+      gemm::Producer<Traits>(p, shared).run();
+    else if (threadIdx.x >= 32 && !p.x_tensor_copies && p.w_slots != 0)
+      gemm::RowProducer<Traits, Traits::shape.sample_boxes>(p, shared).run();
+    else if (threadIdx.x >= 32 && !p.x_tensor_copies)
+      gemm::RowProducer<Traits, 2 * Traits::shape.sample_boxes>(p, shared).run();
   } else {
     ptx::take_registers<224>();
     gemm::Consumer<Traits>(p, shared).run();

@@ -53,9 +53,6 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
   const GpuFacts& facts = gpu(device);
   if (std::string reason = hopper_refusal(facts); !reason.empty()) return refused(std::move(reason));
   const GemmConfig config = gemm_config(problem, facts);
-  if (!gemm_x_view(problem, nullptr).strides_fit() || !gemm_y_view(problem, config, nullptr).strides_fit())
-    return refused(
-        "needs rows of x and y whose length and stride are multiples of 16 bytes, for the copy engine");
   if (std::string reason =
           tile_refusal(facts, config.shared_bytes, config.order.groups(), config.passes * config.n_tiles);
       !reason.empty())

@@ -76,7 +76,7 @@ GemmConfig gemm_config(const Product& p, bool columns, const GpuFacts& gpu) {
                   .swizzled_rows = true};
   const auto shared = static_cast<std::int64_t>(gpu.shared_bytes);
   // If there is room for both, the next group's weights come while this one's are used.
-  if (!lay_out(config, 2, 6, shared) && !lay_out(config, 1, 4, shared) && !lay_out(config, 0, 2, shared)) {
+  if (!lay_out(config, 2, 6, shared) && !lay_out(config, 1, 4, shared) && !lay_out(config, 0, 3, shared)) {
     config.shared_bytes = 1 << 30;
     return config;
   }
@@ -142,7 +142,7 @@ GemmArguments gemm_arguments(const Problem& problem, const GemmConfig& config, c
           .crew_teams = static_cast<std::uint32_t>(config.crew_teams),
           .crews = static_cast<std::uint32_t>(config.crews),
           .chunks = static_cast<int>(config.order.chunks),
-          .stages = config.stages,
+          .stages = x_fits ? config.stages : std::min(config.stages - 1, kGemmMaxRowStages),
           .w_chunk_bytes = static_cast<int>(config.order.chunk_elements() * 2),
           .w_slots = config.w_slots,
           .w_offset = config.w_offset,
@@ -154,13 +154,21 @@ GemmArguments gemm_arguments(const Problem& problem, const GemmConfig& config, c
 }
 
 double gemm_seconds(const Problem& problem, const GemmConfig& config, const GpuFacts& gpu) {
-  // A launch, then memory or tensor cores, whichever takes longer.
+  // A launch, then memory, tensor cores or the producer's warps, whichever takes longest.
   const tuning::Gemm& costs = tuning_of(gpu).gemm.costs;
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const bool x_rows = !gemm_x_view(problem, nullptr).strides_fit();
+  const bool y_rows = !gemm_y_view(problem, config, nullptr).strides_fit();
+  const Product p = product_of(problem);
+  const double sample_bytes = real(p.batch) * real(p.a * p.d) * 2;
+  const double moved = problem.bytes() + (x_rows ? costs.x_rows - 1 : 0) * sample_bytes * real(p.c) +
+                       (y_rows ? costs.y_rows - 1 : 0) * sample_bytes * real(p.b);
   const double rounds = std::ceil(real(config.units()) / real(config.crews * config.crew_teams));
   const double tile = real(config.order.chunks * 16) * config.shape.n * config.unit_samples();
   const double tensor = rounds * tile / wgmma_per_clock(true) / gpu.clock_hz;
-  return costs.start + std::max(costs.memory * problem.bytes() / gpu.memory_rate, costs.tensor * tensor);
+  const double vectors = quotient_up(p.c, 4) * 4.0 * config.unit_samples() / 8;
+  const double producer = x_rows ? rounds * vectors / 32 / kGemmRowWarps * costs.vectors / gpu.clock_hz : 0;
+  return costs.start + std::max({costs.memory * moved / gpu.memory_rate, costs.tensor * tensor, producer});
 }
 
 }  // namespace kronsparse::cuda

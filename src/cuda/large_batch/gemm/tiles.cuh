@@ -23,6 +23,10 @@ constexpr int kGemmStageTerms = 16 * kGemmStageChunks;
 constexpr int kGemmBoxSamples = 64;
 constexpr int kGemmBoxBytes = kGemmBoxSamples * kGemmStageTerms * 2;
 constexpr int kGemmMaxStages = 12;
+/// Where the copy engine does not take x, all warps of the producer but the first bring it (rows.cuh).
+constexpr int kGemmRowWarps = kGemmProducerThreads / 32 - 1;
+/// They have one stage less, whose place keeps the ends of rows of at most so many others.
+constexpr int kGemmMaxRowStages = 8;
 
 struct GemmShape {
   bool columns;      ///< batch_last: x is a row of samples for each term; else d = 1: a row of terms for each
@@ -62,7 +66,7 @@ struct GemmArguments {
   int w_offset;  ///< in shared memory, as are the next two
   int stages_offset;
   int out_offset;
-  bool x_tensor_copies;  ///< whether the copy engine can take x; else threads copy it
+  bool x_tensor_copies;  ///< whether the copy engine can take x; else warps copy its rows
   bool y_tensor_copies;
   Activation activation;
   bool just_packed = false;  ///< earlier kernels may write the weights: wait for them first

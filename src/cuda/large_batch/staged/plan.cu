@@ -1,17 +1,14 @@
 // The kernel `staged`: half types in batch_first with d > 1 and large blocks.
 //
 // It takes chunks of samples through three steps: sort_by_j sorts x by j, the gemm kernel multiplies, and
-// sort_by_j sorts the results back. In between, chunks lie in later rows of y, few enough to stay in L2. So x
-// and y still cross the memory's bus once, and a run needs no memory of its own. The last samples have no
-// later rows; another kernel takes them.
+// sort_by_j sorts the results back. In between, chunks lie in the run's workspace, and are small enough to
+// stay in L2. So x and y still cross the memory's bus once.
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "core/message.hpp"
 #include "cuda/backend.hpp"
@@ -19,14 +16,12 @@
 #include "cuda/host/tensor_core_refusals.hpp"
 #include "cuda/large_batch/gemm/kernels.hpp"
 #include "cuda/large_batch/staged/steps.hpp"
-#include "cuda/large_batch/wgmma/search.hpp"
 #include "cuda/packing/packing.hpp"
 
 namespace kronsparse::cuda {
 namespace {
 
-constexpr std::int64_t element_bytes = 2;
-constexpr std::int64_t most_d = 256;  // so that a tile of sort_by_j fits into shared memory
+constexpr std::int64_t most_d = 1024;  // so that a tile of sort_by_j fits into shared memory
 
 /// Launches the steps of a run. Each may start as soon as the one before ends; the first starts after the
 /// packing has ended.
@@ -63,77 +58,46 @@ class Launcher {
   bool may_overlap_;  ///< for the next launch
 };
 
-/// The weights for gemm, followed by those for the remaining samples.
-PackedOrder order_of(const Problem& problem, const WgmmaOrder& gemm, const PackedOrder& rest) {
-  PackedOrder order = packed_order(gemm, is_transposed(problem.operation));
-  std::ranges::copy(std::span(rest.numbers).first(7), order.numbers.begin() + 8);
+PackedOrder order_of(const Problem& problem, const GemmConfig& gemm) {
+  PackedOrder order = packed_order(staged_order(problem, gemm), is_transposed(problem.operation));
   order.family = "staged";
-  order.bytes += rest.bytes;
   return order;
 }
 
 class StagedExecutor final : public CudaExecutor {
  public:
-  StagedExecutor(const Problem& problem, Device device, const StagedConfig& config, const GemmConfig& gemm,
-                 std::unique_ptr<Executor> rest)
-      : CudaExecutor(device, order_of(problem, staged_order(problem, gemm), rest->order()),
-                     layouts_of(problem, gemm, *rest)),
+  StagedExecutor(const Problem& problem, Device device, const StagedConfig& config, const GemmConfig& gemm)
+      : CudaExecutor(device, order_of(problem, gemm), {pack_layout(problem, staged_order(problem, gemm))}),
         problem_(problem),
-        p_(planned_product_of(problem)),
-        rest_first_(config.rest_first),
-        rest_weights_(order().bytes - rest->order().bytes),
-        rest_(std::move(rest)),
+        parts_(problem, config, gpu(device)),
         kernel_(problem.dtype == DType::bf16 ? gemm_bf16_kernel(gemm.shape_index)
                                              : gemm_f16_kernel(gemm.shape_index)) {
-    const GpuFacts& facts = gpu(device);
-    for (const StagedLevel& level : config.levels) levels_.emplace_back(problem, level, facts);
     const DeviceGuard guard(device.index);
-    allow_shared_memory(reinterpret_cast<const void*>(kernel_), facts);
-    allow_shared_memory(reinterpret_cast<const void*>(sort_by_j_kernel()), facts);
+    allow_shared_memory(reinterpret_cast<const void*>(kernel_), gpu(device));
+    allow_shared_memory(reinterpret_cast<const void*>(sort_by_j_kernel()), gpu(device));
   }
 
   void run(const Operands& operands, const Weights& weights) const override {
     const DeviceGuard guard(device());
     Launcher launcher(problem_, kernel_, operands.stream, !weights.just_packed);
-    for (const StagedLevelParts& level : levels_) StagedSteps(level, weights.data, operands, launcher).all();
-    Operands rest = operands;
-    rest.x = static_cast<const std::byte*>(operands.x) + rest_first_ * p_.x_sample * element_bytes;
-    rest.y = static_cast<std::byte*>(operands.y) + rest_first_ * p_.y_sample * element_bytes;
-    // The first launch has waited for the packing.
-    rest_->run(rest, {static_cast<const std::byte*>(weights.data) + rest_weights_, false});
+    StagedSteps(parts_, weights.data, operands, launcher).all();
   }
 
  private:
-  static std::vector<PackLayout> layouts_of(const Problem& problem, const GemmConfig& gemm,
-                                            const Executor& rest) {
-    std::vector<PackLayout> layouts = static_cast<const CudaExecutor&>(rest).layouts();
-    layouts.insert(layouts.begin(), pack_layout(problem, staged_order(problem, gemm)));
-    return layouts;
-  }
-
   Problem problem_;
-  Product p_;
-  std::vector<StagedLevelParts> levels_;
-  std::int64_t rest_first_;
-  std::size_t rest_weights_;  ///< offset of its weights
-  std::unique_ptr<Executor> rest_;
+  StagedParts parts_;
   GemmKernel kernel_;
 };
 
 Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
   if (std::string reason = half_refusal(problem); !reason.empty()) return refused(std::move(reason));
-  const Product p = product_of(problem);
-  if (problem.layout != Layout::batch_first || p.d < 2 || p.d > most_d || p.d % 2 != 0)
-    return refused(message("takes batch_first with even d up to {}, not {} with d = {}", most_d,
+  const Product p = planned_product_of(problem);
+  if (problem.layout != Layout::batch_first || p.d < 2 || p.d > most_d)
+    return refused(message("takes batch_first with d from 2 to {}, not {} with d = {}", most_d,
                            name(problem.layout), p.d));
-  if (p.b % kRunFeatures != 0 || p.c % kRunFeatures != 0)
-    return refused(message("takes b and c that are multiples of {}, not {} and {}", kRunFeatures,
-                           problem.pattern().b, problem.pattern().c));
-  if (p.y_sample != p.a * p.b * p.d)
-    return refused(
-        message("needs y without gaps, because chunks lie there in between; its rows have {} elements and "
-                "lie {} apart",
-                p.a * p.b * p.d, p.y_sample));
+  constexpr std::int64_t limit = std::int64_t{1} << 31;
+  if (p.a >= limit / sorted_length(std::max(p.b, p.c)) / p.d)
+    return refused("needs fewer than 2^31 features of x and of y");
   const GpuFacts& facts = gpu(device);
   if (std::string reason = hopper_refusal(facts); !reason.empty()) return refused(std::move(reason));
   const GemmConfig tile = gemm_config(staged_part(problem, 1, 1), facts);
@@ -141,25 +105,20 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
       !reason.empty())
     return refused(std::move(reason));
   const StagedConfig config = staged_config(problem, facts);
-  if (config.levels.empty())
-    return refused(message(
-        "needs a larger batch, because chunks lie in the rows of later samples; {} are too few", p.batch));
-  const Problem rest_problem = staged_rest(problem, config);
-  Proposal rest = wgmma_implementation().propose(rest_problem, device, nullptr);
-  if (!rest.refusal.empty()) return rest;
+  if (config.chunk == 0)
+    return refused(
+        message("needs a tile of samples with one block i to fit into L2, of {} bytes", facts.l2_bytes));
   // The tiles of all chunks are alike.
-  const PackedOrder order =
-      order_of(problem, staged_order(problem, tile),
-               packed_order(wgmma_config(rest_problem, facts).order, is_transposed(problem.operation)));
+  const PackedOrder order = order_of(problem, tile);
   if (std::string reason = order_refusal(order, packed_as); !reason.empty())
     return refused(std::move(reason));
-  return {
-      .refusal = {},
-      .seconds = staged_seconds(problem, config, facts) + rest.seconds,
-      .packing_seconds = packing_seconds(facts, problem, order),
-      .make = [problem, device, config, tile, rest = std::move(rest.make)]() -> std::unique_ptr<Executor> {
-        return std::make_unique<StagedExecutor>(problem, device, config, tile, rest());
-      }};
+  return {.refusal = {},
+          .seconds = staged_seconds(problem, config, facts),
+          .packing_seconds = packing_seconds(facts, problem, order),
+          .make = [problem, device, config, tile]() -> std::unique_ptr<Executor> {
+            return std::make_unique<StagedExecutor>(problem, device, config, tile);
+          },
+          .workspace_bytes = static_cast<std::size_t>(staged_scratch(problem, config).bytes)};
 }
 
 }  // namespace

@@ -1,45 +1,34 @@
-// The chunks and levels of `staged`: samples that stay in L2 from step to step. Host code only.
+// The chunks of `staged`: samples that stay in L2 from step to step. Host code only.
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "cuda/large_batch/gemm/search.hpp"
 #include "cuda/large_batch/staged/sort_by_j.cuh"
 
 namespace kronsparse::cuda {
 
-/// A level: samples that use later rows of y as the memory in between. They are multiplied chunk by chunk,
-/// and each chunk in parts of `blocks_i` blocks i.
-struct StagedLevel {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-  std::int64_t chunk = 0;     ///< samples; the last chunk may have fewer
-  std::int64_t blocks_i = 1;  ///< divides a
-};
-
-/// The levels, one after the other, and the remaining samples, which another kernel takes.
+/// All samples are multiplied chunk by chunk, and each chunk in parts of `blocks_i` blocks i.
 struct StagedConfig {
-  std::vector<StagedLevel> levels;
-  std::int64_t rest_first = 0;
+  std::int64_t chunk = 0;     ///< samples; the last chunk may have fewer. 0: not even one tile fits into L2
+  std::int64_t blocks_i = 1;  ///< divides a
 };
 
 [[nodiscard]] StagedConfig staged_config(const Problem& problem, const GpuFacts& gpu);
 
-/// The places of a level's sorted chunks and of the bias: bytes from the row after its last, at a multiple of
-/// kScratchAlignment.
+/// Features of a product, sorted: whole runs.
+[[nodiscard]] std::int64_t sorted_length(std::int64_t length);
+
+/// The places of a sorted chunk and of the bias in the workspace. Those of x come first.
 struct StagedScratch {
   std::int64_t y = 0;
   std::int64_t bias = 0;
   std::int64_t bytes = 0;
 };
-inline constexpr std::int64_t kScratchAlignment = 128;
-[[nodiscard]] StagedScratch staged_scratch(const Problem& problem, const StagedLevel& level);
+[[nodiscard]] StagedScratch staged_scratch(const Problem& problem, const StagedConfig& config);
 
 /// The multiplication of a sorted chunk: every (i, j) is a block of its own.
 [[nodiscard]] Problem staged_part(const Problem& problem, std::int64_t samples, std::int64_t blocks_i);
-/// The problem of the remaining samples.
-[[nodiscard]] Problem staged_rest(const Problem& problem, const StagedConfig& config);
 
 /// The order of weights that gemm reads for the products (i, j) of the whole problem, one after the other.
 /// `gemm` is the config of any part of it.
@@ -53,7 +42,7 @@ inline constexpr std::int64_t kScratchAlignment = 128;
 [[nodiscard]] SortJob sort_job(std::int64_t samples, std::int64_t blocks_i, std::int64_t length,
                                std::int64_t d);
 
-/// Seconds of all levels, by a cost model fitted to measurements.
+/// Seconds of all chunks, by a cost model fitted to measurements.
 [[nodiscard]] double staged_seconds(const Problem& problem, const StagedConfig& config, const GpuFacts& gpu);
 
 }  // namespace kronsparse::cuda

@@ -10,15 +10,15 @@ __global__ void __launch_bounds__(kSortThreads) sort_by_j(const __grid_constant_
   ptx::wait_for_earlier_kernels();
   const std::uint32_t block = ptx::block_number();
   if (block < p.unsort.tiles) {
-    if (p.unsort.in_pieces)
-      sorting::unsort_tile<true>(p, p.unsort, block, shared);
+    if (p.unsort.in_pairs)
+      sorting::unsort_tile<2>(p, p.unsort, block, shared);
     else
-      sorting::unsort_tile<false>(p, p.unsort, block, shared);
+      sorting::unsort_tile<1>(p, p.unsort, block, shared);
   } else {
-    if (p.sort.in_pieces)
-      sorting::sort_tile<true>(p, p.sort, block - p.unsort.tiles, shared);
+    if (p.sort.in_pairs)
+      sorting::sort_tile<2>(p, p.sort, block - p.unsort.tiles, shared);
     else
-      sorting::sort_tile<false>(p, p.sort, block - p.unsort.tiles, shared);
+      sorting::sort_tile<1>(p, p.sort, block - p.unsort.tiles, shared);
   }
 }
 
