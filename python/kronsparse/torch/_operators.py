@@ -232,7 +232,8 @@ class _Eager(torch.autograd.Function):
             grad_bias = _sum_over_batch(g, settings) if needs[1] else None
             x, intermediates, *factors = ctx.saved_tensors or (None, None)
             if (
-                intermediates is not None
+                x is not None
+                and not settings & ADJOINT
                 and False not in needs[4:]
                 and len(factors) <= _MOST_TOLD_APART
                 and not _is_differentiated_again()
