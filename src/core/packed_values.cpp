@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <bit>
 #include <limits>
 
 #include "core/checked.hpp"
@@ -206,8 +205,7 @@ std::shared_ptr<const Decision> PackedValues::State::prepare(const Plan::State& 
   // A step sees what those before it have added: the gradient's products forward and back may share an order,
   // and together they are no more than there is room for.
   std::vector<PackedEntry> packed = entries;
-  const std::pair range(plan.number,
-                        static_cast<int>(std::bit_width(static_cast<std::uint64_t>(batch.size))));
+  const std::pair range(plan.number, BatchClass(problem, false).log2);
   const bool is_known = std::ranges::find(searched, range) != searched.end();
   Answers of_steps;
   std::optional<DecidedStep> whole = choose_whole(problem, plan, is_known, of_steps, packed);

@@ -319,6 +319,14 @@ class Maker {
   std::array<Divided, all_ranks.size()> divided_;
 };
 
+}  // namespace
+
+double least_seconds(const Problem& problem, const GpuFacts& gpu) {
+  return tuning_of(gpu).fused.costs.start + problem.bytes() / gpu.memory_rate;
+}
+
+namespace {
+
 /// Predicted seconds of a run.
 double predicted(const Problem& problem, const Config& config, const GpuFacts& gpu) {
   const Tuning& tuned = tuning_of(gpu);
@@ -327,8 +335,7 @@ double predicted(const Problem& problem, const Config& config, const GpuFacts& g
   double microseconds = 0;
   for (std::size_t at = 0; at < terms.size(); ++at) microseconds += terms[at] * costs.microseconds[at];
   const double computing = microseconds * 1e-6 * tuned.gpu.clock / std::max(gpu.clock_hz, 1e9);
-  const double memory = costs.start + problem.bytes() / gpu.memory_rate;
-  return std::max(computing, memory);
+  return std::max(computing, least_seconds(problem, gpu));
 }
 
 std::span<const Shape> shapes_of(const Problem& problem) {
@@ -462,9 +469,11 @@ std::vector<std::vector<Link>> ways_of(const Problem& problem) {
 
 namespace {
 
-/// All of them, but for the swizzles: these take most of the time, and no prediction depends on them.
-std::vector<Config> without_shifts(const Problem& problem, const Maker& maker, const GpuFacts& gpu) {
-  std::vector<Config> all;
+/// Calls `take` for all of them, but for the swizzles: these take most of the time, and no prediction depends
+/// on them.
+template <class Take>
+void for_each_without_shifts(const Problem& problem, const Maker& maker, const GpuFacts& gpu,
+                             const Take& take) {
   const std::span<const Shape> shapes = shapes_of(problem);
   for (std::size_t index = 0; index < shapes.size(); ++index)
     for (std::size_t ranks = 0; ranks < Maker::all_ranks.size(); ++ranks)
@@ -473,18 +482,20 @@ std::vector<Config> without_shifts(const Problem& problem, const Maker& maker, c
           std::optional<Config> config = maker.make(index, shapes[index], ranks, parts, x_buffers);
           if (!config) continue;
           config->seconds = predicted(problem, *config, gpu);
-          all.push_back(*config);
+          take(*config);
           if (parts == 1 || x_buffers == 1) break;  // more parts only make room
         }
-  return all;
 }
 
 }  // namespace
 
 std::vector<Config> all_configs(const Problem& problem, std::span<const Link> links, const GpuFacts& gpu) {
   const Maker maker(problem, links, gpu);
-  std::vector<Config> all = without_shifts(problem, maker, gpu);
-  for (Config& config : all) maker.set_shifts(config);
+  std::vector<Config> all;
+  for_each_without_shifts(problem, maker, gpu, [&](const Config& config) {
+    all.push_back(config);
+    maker.set_shifts(all.back());
+  });
   return all;
 }
 
@@ -497,11 +508,12 @@ std::optional<Cut> best_cut(const Problem& problem, std::span<const std::vector<
 
 std::optional<Config> best_config(const Problem& problem, std::span<const Link> links, const GpuFacts& gpu) {
   const Maker maker(problem, links, gpu);
-  std::vector<Config> all = without_shifts(problem, maker, gpu);
-  const auto best = std::ranges::min_element(all, {}, &Config::seconds);
-  if (best == all.end()) return std::nullopt;
-  maker.set_shifts(*best);
-  return *best;
+  std::optional<Config> best;
+  for_each_without_shifts(problem, maker, gpu, [&](const Config& config) {
+    if (!best || config.seconds < best->seconds) best = config;
+  });
+  if (best) maker.set_shifts(*best);
+  return best;
 }
 
 Arguments arguments_of(const Problem& problem, const Config& config, const Operands& operands,

@@ -36,13 +36,16 @@ std::span<const Shape> shapes_of(const Problem& problem) {
   return is_half(problem) ? std::span<const Shape>(half_shapes) : std::span<const Shape>(float_shapes);
 }
 
+/// Whether a number is a multiple of a power of two.
+bool is_multiple(std::int64_t value, int power) { return (value & (power - 1)) == 0; }
+
 /// Whether pieces of `width` neighbouring lines of a side are neighbours in memory, too, and begin at
 /// multiples of `width`. `rows`: of a block in a chunk or tile. Several i are in a tile only where it has all
 /// j and all rows.
 bool has_pieces(const Product& p, std::int64_t height, int run, int rows, int i_count, int width) {
-  if (run < p.d) return run % width == 0 && p.d % width == 0;
-  if (rows < height && rows * p.d % width != 0) return false;
-  return p.a <= i_count || i_count * height * p.d % width == 0;
+  if (run < p.d) return is_multiple(run, width) && is_multiple(p.d, width);
+  if (rows < height && !is_multiple(rows * p.d, width)) return false;
+  return p.a <= i_count || is_multiple(i_count * height * p.d, width);
 }
 
 /// Makes configs, as far as their sizes in shared memory.
@@ -231,9 +234,9 @@ class Maker {
     const int unit = line_samples_ / line_units;
     side.width = 1;
     for (const int width : {unit, 4, 2}) {
-      const bool fits = samples_first_ ? width <= 4 && sample % width == 0 &&
+      const bool fits = samples_first_ ? width <= 4 && is_multiple(sample, width) &&
                                              has_pieces(p_, height, run, rows, i_count, width)
-                                       : width == unit && feature % width == 0;
+                                       : width == unit && is_multiple(feature, width);
       if (!fits) continue;
       side.width = width;
       break;
@@ -272,20 +275,27 @@ class Model {
     multiply_adds_ = half ? multiply_adds : multiply_adds / 4;
   }
 
+  [[nodiscard]] double least_seconds() const {
+    return std::max(memory_, computing(costs_.microseconds.front()));  // the start
+  }
+
   [[nodiscard]] double seconds(const Config& config) const {
     const CostTerms terms = cost_terms(problem_, config, gpu_);
     double microseconds = 0;
     for (std::size_t at = 0; at < terms.size(); ++at) microseconds += terms[at] * costs_.microseconds[at];
-    const double computing = microseconds * 1e-6 * fitted_clock_ / std::max(gpu_.clock_hz, 1e9);
     const Arguments& all = config.arguments;
     const double steps =
         static_cast<double>(config.tiles) * all.passes * all.warps * all.groups * all.k_steps;
     const double tensor_cores =
         steps * config.shape.slots * multiply_adds_ / rate_ / gpu_.multiprocessors / gpu_.clock_hz;
-    return std::max({computing, tensor_cores, memory_});
+    return std::max({computing(microseconds), tensor_cores, memory_});
   }
 
  private:
+  [[nodiscard]] double computing(double microseconds) const {
+    return microseconds * 1e-6 * fitted_clock_ / std::max(gpu_.clock_hz, 1e9);
+  }
+
   const Problem& problem_;
   const GpuFacts& gpu_;
   const tuning::Mma& costs_;
@@ -370,6 +380,10 @@ std::optional<Config> best_config(const Problem& problem, const GpuFacts& gpu) {
     best->seconds = seconds;
   });
   return best;
+}
+
+double least_seconds(const Problem& problem, const GpuFacts& gpu) {
+  return Model(problem, gpu).least_seconds();
 }
 
 Arguments arguments_of(const Problem& problem, const Config& config, const Operands& operands,
