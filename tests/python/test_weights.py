@@ -189,6 +189,60 @@ def by_averaged_model(layer):
         check(average.module)
 
 
+def by_sam(layer):
+    """As sharpness-aware minimisation: up the gradient, and back to other values than before."""
+    layer(input_for(layer)).square().sum().backward()
+    old = [values.data.clone() for values in layer.parameters()]
+    for values in layer.parameters():
+        values.data.add_(0.1 * values.grad)
+    check(layer)
+    for values, before in zip(layer.parameters(), old, strict=True):
+        values.data = before - 0.1 * values.grad
+        values.grad = None
+
+
+def by_swapped_tensors(layer):
+    torch.utils.swap_tensors(layer.factor0, torch.nn.Parameter(torch.randn_like(layer.factor0)))
+
+
+def by_empty_memory(layer):
+    layer.to_empty(device=layer.factor0.device)
+    layer.reset_parameters(variance_preserving=True)
+
+
+def by_dlpack(layer):
+    torch.from_dlpack(layer.factor0.detach()).mul_(3)
+
+
+def by_storage(layer):
+    layer.factor0.untyped_storage().copy_(torch.randn_like(layer.factor0).untyped_storage())
+
+
+def by_resized_storage(layer):
+    """As fully sharded training of the first kind: memory is given back and taken anew."""
+    storage, size = layer.factor0.untyped_storage(), layer.factor0.untyped_storage().nbytes()
+    values = torch.randn_like(layer.factor0)
+    storage.resize_(0)
+    storage.resize_(size)
+    with torch.no_grad():
+        layer.factor0.copy_(values)
+
+
+def by_flat_vector(layer):
+    """All parameters become views of one vector, which an optimiser then changes."""
+    flat = torch.cat([values.data.flatten() for values in layer.parameters()])
+    for values, part in zip(
+        layer.parameters(), flat.split([values.numel() for values in layer.parameters()]), strict=True
+    ):
+        values.data = part.view_as(values)
+    flat.mul_(2)
+
+
+def by_functional_optimiser(layer):
+    values = [one.detach() for one in layer.parameters()]
+    torch._foreach_lerp_(values, [torch.randn_like(one) for one in values], 0.5)
+
+
 def by_inference_mode(layer):
     with torch.inference_mode():
         layer.factor0.mul_(2)
@@ -232,6 +286,11 @@ CHANGES = {
         for change in (by_new_parameter, by_subclass, load, load_and_assign, by_safetensors, by_vector)
     },
     **{change.__name__: change for change in (by_torch_ema, by_averaged_model, by_inference_mode, reset)},
+    **{
+        change.__name__: change
+        for change in (by_sam, by_swapped_tensors, by_empty_memory, by_dlpack, by_storage)
+    },
+    **{change.__name__: change for change in (by_resized_storage, by_flat_vector, by_functional_optimiser)},
 }
 
 
@@ -273,6 +332,60 @@ def test_a_compiled_function_may_multiply_and_change_in_one_graph(layer):
             first, second = compiled(x)
             torch.testing.assert_close(first, reference)
             torch.testing.assert_close(second, 2 * reference)
+
+
+def test_layers_that_take_turns_in_one_buffer(device):
+    layers = [
+        KSLinear(16, 16, "monarch(blocks=4)", bias=False, dtype=torch.float64, device=device) for _ in "ab"
+    ]
+    own = [[values.data.clone() for values in layer.factors] for layer in layers]
+    buffers = [torch.empty_like(values) for values in layers[0].factors]
+    for _ in range(3):
+        for layer, kept in zip(layers, own, strict=True):
+            for values, buffer, mine in zip(layer.factors, buffers, kept, strict=True):
+                values.data = buffer.copy_(mine)
+            check(layer)
+
+
+def test_pruned_weights(layer):
+    prune = pytest.importorskip("torch.nn.utils.prune")
+    prune.l1_unstructured(layer, "factor0", amount=0.5)
+    for _ in range(2):
+        layer.factor0_orig.data.mul_(-2)
+        y = layer(input_for(layer))  # the hook before it prunes anew
+        torch.testing.assert_close(y, input_for(layer) @ dense_product(layer.factors).T)
+        check(layer)
+    with pytest.raises(RuntimeError, match="factor0 is computed at each call"):
+        layer.freeze()
+    prune.remove(layer, "factor0")
+    check(layer)
+
+
+def read_shared(layer, x, asked, answers):
+    for _ in range(3):
+        asked.get()
+        with torch.no_grad():
+            answers.put(layer(x).numpy().copy())
+
+
+def test_a_server_sees_what_a_trainer_shares():
+    """Hogwild, or a server beside a trainer: one process multiplies, the other changes the weights."""
+    layer = KSLinear(16, 16, "monarch(blocks=4)", bias=False, dtype=torch.float64).share_memory()
+    context = multiprocessing.get_context("fork")
+    asked, answers = context.Queue(), context.Queue()
+    x = input_for(layer)
+    server = context.Process(target=read_shared, args=(layer, x, asked, answers))
+    server.start()
+    try:
+        for _ in range(3):
+            in_place(layer)
+            asked.put(True)
+            reference = x @ dense_product([values.detach() for values in layer.factors]).T
+            torch.testing.assert_close(torch.from_numpy(answers.get(timeout=60)), reference)
+    finally:
+        server.join(60)
+        if server.is_alive():
+            server.kill()
 
 
 def test_tied_weights(device):

@@ -61,6 +61,7 @@ class Maker {
     k_step_ = small(order_.k_step());
     all_m_tiles_ = small(order_.m_tiles());
     k_steps_ = small(order_.k_steps());
+    most_of_d_ = quotient(most, p_.d);
   }
 
   template <class Take>
@@ -142,7 +143,7 @@ class Maker {
     if (shape.has_chunks &&
         (cut.i_count > 1 || std::int64_t{in_tile} * cut.m_tiles > std::int64_t{cut.warps()} * shape.slots))
       return 0;
-    const std::int64_t room = (static_cast<std::int64_t>(gpu_.shared_bytes) + reserved) / cut.blocks -
+    const std::int64_t room = quotient(static_cast<std::int64_t>(gpu_.shared_bytes) + reserved, cut.blocks) -
                               reserved - line_bytes - 2 * table_bytes(1);
     const std::int64_t of_row = std::int64_t{cut.groups} * in_tile * line_bytes;
     const std::int64_t of_row_and_entries = of_row + in_tile * static_cast<std::int64_t>(sizeof(Entry));
@@ -154,14 +155,14 @@ class Maker {
     } else {
       if (!shape.has_chunks || left < k_step_ * of_row_and_entries) return 0;
       constexpr int longest = 256;  // waiting takes little of the time of such chunks
-      rows = std::min<std::int64_t>(quotient(left, of_row_and_entries) / k_step_ * k_step_, longest);
-      rows = (equal_piece(p_.c, rows) + k_step_ - 1) / k_step_ * k_step_;
+      const std::int64_t in_steps = ~std::int64_t{k_step_ - 1};  // a power of two
+      rows = std::min<std::int64_t>(quotient(left, of_row_and_entries) & in_steps, longest);
+      rows = (equal_piece(p_.c, rows) + k_step_ - 1) & in_steps;
     }
     // Offsets within a tile, and fragments of an (i, j), are counted in 32 bits.
-    if (p_.a >= most || order_.k_steps() >= most / 64 || p_.b >= quotient(quotient(most, p_.d), cut.i_count))
-      return 0;
-    if (cut.i_count > 1 ? p_.c >= quotient(quotient(most, p_.d), cut.i_count) : rows >= quotient(most, p_.d))
-      return 0;
+    const std::int64_t most_rows = cut.i_count > 1 ? quotient(most_of_d_, cut.i_count) : most_of_d_;
+    if (p_.a >= most || k_steps_ >= most / 64 || p_.b >= most_rows) return 0;
+    if ((cut.i_count > 1 ? p_.c : rows) >= most_rows) return 0;
     return small(rows);
   }
 
@@ -216,9 +217,9 @@ class Maker {
     all.j_tiles = Divisor(static_cast<std::uint32_t>(quotient_up(p_.d, run)));
     all.n_tiles = Divisor(static_cast<std::uint32_t>(n_tiles_of(cut)));
     config.tiles = static_cast<std::int64_t>(tiles_of(cut));
-    config.blocks_at_once = std::min(
-        shape.blocks * most_threads / threads,
-        small((static_cast<std::int64_t>(gpu_.shared_bytes) + reserved) / (config.shared_bytes + reserved)));
+    config.blocks_at_once = std::min(shape.blocks * most_threads / threads,
+                                     small(quotient(static_cast<std::int64_t>(gpu_.shared_bytes) + reserved,
+                                                    config.shared_bytes + reserved)));
     return config;
   }
 
@@ -251,6 +252,7 @@ class Maker {
   bool samples_first_ = true;
   int line_samples_ = 64, k_step_ = 16;
   int all_m_tiles_ = 1, k_steps_ = 1;
+  std::int64_t most_of_d_ = most;
 };
 
 /// Multiply-adds per clock and multiprocessor of mma.sync on the GPU of the fit.
