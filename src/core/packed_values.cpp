@@ -161,13 +161,13 @@ double PackedValues::State::fitting_seconds(const Problem& problem, const Plan::
 std::optional<DecidedStep> PackedValues::State::choose_whole(const Problem& problem, const Plan::State& plan,
                                                              bool is_known, Answers& of_steps,
                                                              std::vector<PackedEntry>& packed) const {
+  if (problem.chain.size() == 1 || problem.operation == Operation::gradient) return {};
   const Step whole = whole_step(problem);
-  std::optional<DecidedStep> fits;
-  if (problem.chain.size() > 1 && problem.operation != Operation::gradient)
-    fits = fitting(whole, plan, packed);
-  if (fits && is_known) {
-    if (fitting_seconds(problem, plan, packed) < fits->seconds) return {};
-    return fits;
+  std::optional<DecidedStep> fits = fitting(whole, plan, packed);
+  if (is_known) {
+    const double seconds = fitting_seconds(problem, plan, packed);
+    if (fits ? seconds < fits->seconds : seconds < std::numeric_limits<double>::infinity()) return {};
+    if (fits) return fits;
   }
   double apart = 0;
   const auto seconds_apart = [&] {
