@@ -107,13 +107,14 @@ class Maker {
   /// Blocks of a cluster that may share a chain.
   static constexpr std::array all_ranks = {1, 2, 4, 8};
 
-  /// Nothing if ranks (a place in all_ranks) or parts do not divide the chain, or if it does not fit.
-  [[nodiscard]] std::optional<Config> make(std::size_t shape_index, const Shape& shape, std::size_t ranks,
-                                           int parts, int x_buffers) const {
-    if (parts > 1 && links_.back().product.b % (16 * parts) != 0) return {};
+  /// Returns false if ranks (a place in all_ranks) or parts do not divide the chain, or if it does not fit.
+  /// Configs are large: they are made in place.
+  [[nodiscard]] bool make(Config& config, std::size_t shape_index, const Shape& shape, std::size_t ranks,
+                          int parts, int x_buffers) const {
+    if (parts > 1 && links_.back().product.b % (16 * parts) != 0) return false;
     const Divided& divided = divided_[ranks];
-    if (!divided.is_possible || least_bytes(divided.arguments, shape.samples) > gpu_.shared_bytes) return {};
-    Config config;
+    if (!divided.is_possible || least_bytes(divided.arguments, shape.samples) > gpu_.shared_bytes)
+      return false;
     config.shape_index = shape_index;
     config.shape = shape;
     Arguments& all = config.arguments;
@@ -133,10 +134,10 @@ class Maker {
           gpu_.shared_bytes + reserved) {
         config.blocks_at_once = at_once;
         // A cut into parts may divide no item.
-        return all.step[all.steps - 1].m_groups > 0 ? std::optional(config) : std::nullopt;
+        return all.step[all.steps - 1].m_groups > 0;
       }
     }
-    return {};
+    return false;
   }
 
   void set_shifts(Config& config) const {
@@ -475,14 +476,14 @@ template <class Take>
 void for_each_without_shifts(const Problem& problem, const Maker& maker, const GpuFacts& gpu,
                              const Take& take) {
   const std::span<const Shape> shapes = shapes_of(problem);
+  Config config;
   for (std::size_t index = 0; index < shapes.size(); ++index)
     for (std::size_t ranks = 0; ranks < Maker::all_ranks.size(); ++ranks)
       for (const int x_buffers : {2, 1})
         for (const int parts : {1, 2, 3, 4, 6, 8, 12, 16}) {
-          std::optional<Config> config = maker.make(index, shapes[index], ranks, parts, x_buffers);
-          if (!config) continue;
-          config->seconds = predicted(problem, *config, gpu);
-          take(*config);
+          if (!maker.make(config, index, shapes[index], ranks, parts, x_buffers)) continue;
+          config.seconds = predicted(problem, config, gpu);
+          take(config);
           if (parts == 1 || x_buffers == 1) break;  // more parts only make room
         }
 }
