@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <limits>
 
 #include "core/message.hpp"
 #include "core/text.hpp"
@@ -130,6 +131,26 @@ std::vector<Assessment> assess_untuned(std::span<const Implementation> table, co
                                        Device device, const Forced& forced, const PackedOrder* packed_as) {
   std::vector<Assessment> all = answers_of(table, problem, device, forced, packed_as);
   sort_by_seconds(all);
+  return all;
+}
+
+std::vector<Assessment> promising(std::span<const Implementation> table, const Problem& problem,
+                                  Device device, bool packs, Places skipped) {
+  const bool is_chain = problem.chain.size() > 1;
+  double least = std::numeric_limits<double>::infinity();
+  std::vector<Assessment> all;
+  for (const bool has_bound : {false, true})
+    for (std::size_t place = 0; place < table.size(); ++place) {
+      const Implementation& one = table[place];
+      if (one.takes_chains != is_chain || (one.at_least != nullptr) != has_bound ||
+          (skipped >> place & 1U) != 0)
+        continue;
+      if (has_bound && one.at_least(problem, device) >= least) continue;
+      Proposal proposal = one.propose(problem, device, nullptr);
+      if (!proposal.refusal.empty()) continue;
+      least = std::min(least, proposal.seconds + (packs ? proposal.packing_seconds : 0));
+      all.push_back({&one, std::move(proposal)});
+    }
   return all;
 }
 

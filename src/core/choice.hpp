@@ -1,6 +1,7 @@
 // Which implementation runs a problem: one factor, or a chain in one pass.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,6 +40,14 @@ struct Forced {
                                                      const Problem& problem, Device device,
                                                      const Forced& forced = {},
                                                      const PackedOrder* packed_as = nullptr);
+
+/// Some of a table: a bit for the place of each.
+using Places = std::uint64_t;
+
+/// The answers that may be the cheapest, in no order, none where all refuse: neither those of the `skipped`,
+/// nor of who says to take longer than another's answer does. `packs`: values are packed at each run.
+[[nodiscard]] std::vector<Assessment> promising(std::span<const Implementation> table, const Problem& problem,
+                                                Device device, bool packs, Places skipped = 0);
 
 /// Those that accept, cheapest first; never none. Error unsupported with every reason where all refuse, Error
 /// invalid_argument where none has the forced name.

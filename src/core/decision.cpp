@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "core/geometry.hpp"
 #include "core/message.hpp"
+#include "core/tuned_times.hpp"
 #include "kronsparse/error.hpp"
 
 namespace kronsparse {
@@ -66,6 +68,22 @@ class Addresses {
   const Workspace& workspace_;
 };
 
+double cost_of(const Assessment& one, bool packs) {
+  return one.proposal.seconds + (packs ? one.proposal.packing_seconds : 0);
+}
+
+/// Cheapest first; between equals the table's order decides.
+void sort_by_cost(std::vector<Assessment>& all, bool packs) {
+  std::ranges::sort(all, [&](const Assessment& left, const Assessment& right) {
+    const double of_left = cost_of(left, packs), of_right = cost_of(right, packs);
+    return of_left != of_right ? of_left < of_right : left.implementation < right.implementation;
+  });
+}
+
+bool has_no_measured_times(const Problem& problem, Device device) {
+  return tuned_times(problem, device).empty();
+}
+
 void clear_gradient(const DecidedStep& step, const BackendEntry& backend, Device device, void* to,
                     Stream stream) {
   const Problem& problem = step.step.problem;
@@ -118,7 +136,7 @@ Step whole_step(const Problem& problem) {
 
 std::vector<Assessment> accepted_for_whole(const Problem& problem, const BackendEntry& backend, Device device,
                                            const Forced& forced, bool packs,
-                                           const std::function<double()>& seconds_apart) {
+                                           const std::function<double()>& seconds_apart, bool* is_outdone) {
   if (problem.chain.size() == 1 || problem.operation == Operation::gradient) return {};
   const std::span<const Implementation> table = backend.implementations;
   const auto may_run = [&](bool chains) {
@@ -128,13 +146,21 @@ std::vector<Assessment> accepted_for_whole(const Problem& problem, const Backend
   };
   if (!may_run(true)) return {};
   if (!may_run(false)) return accepted_from(table, problem, device, forced);
-  std::vector<Assessment> all = assess(table, problem, device, forced);
-  std::erase_if(all, [](const Assessment& one) { return !one.proposal.refusal.empty(); });
-  if (all.empty()) return all;
   const double apart = seconds_apart();
-  std::erase_if(all, [&](const Assessment& one) {
-    return one.proposal.seconds + (packs ? one.proposal.packing_seconds : 0) >= apart;
-  });
+  const bool is_open = has_no_measured_times(problem, device) && forced.name.empty();
+  if (is_open && std::ranges::all_of(table, [&](const Implementation& one) {
+        return !one.takes_chains || (one.at_least != nullptr && one.at_least(problem, device) >= apart);
+      }))
+    return {};
+  std::vector<Assessment> all =
+      is_open ? promising(table, problem, device, packs) : assess(table, problem, device, forced);
+  std::erase_if(all, [](const Assessment& one) { return !one.proposal.refusal.empty(); });
+  const auto is_slower = [&](double than) {
+    return [&, than](const Assessment& one) { return cost_of(one, packs) >= than; };
+  };
+  if (is_outdone != nullptr) *is_outdone = is_open && std::ranges::all_of(all, is_slower(far_slower * apart));
+  std::erase_if(all, is_slower(apart));
+  sort_by_cost(all, false);
   return all;
 }
 
@@ -150,6 +176,11 @@ Forced forced_for_steps(const BackendEntry& backend, const Forced& forced) {
 std::vector<Assessment> accepted_for(const Step& step, Operation operation, const BackendEntry& backend,
                                      Device device, const Forced& forced) {
   const std::span<const Implementation> table = backend.implementations;
+  if (forced.name.empty() && has_no_measured_times(step.problem, device))
+    if (std::vector<Assessment> all = promising(table, step.problem, device, false); !all.empty()) {
+      sort_by_cost(all, false);
+      return all;
+    }
   if (step.problem.operation != operation && !forced.name.empty()) {
     const std::vector<Assessment> asked = assess(table, step.problem, device, forced);
     if (asked.empty() || !asked.front().proposal.refusal.empty())
@@ -159,13 +190,50 @@ std::vector<Assessment> accepted_for(const Step& step, Operation operation, cons
 }
 
 Assessment cheapest_packing(const Step& step, Operation operation, const BackendEntry& backend, Device device,
-                            const Forced& forced) {
-  std::vector<Assessment> all = accepted_for(step, operation, backend, device, forced);
+                            const Forced& forced, Places* outdone) {
   const bool packs = step.problem.operation != Operation::gradient;
-  const auto cost = [&](const Assessment& one) {
-    return one.proposal.seconds + (packs ? one.proposal.packing_seconds : 0);
+  const std::span<const Implementation> table = backend.implementations;
+  std::vector<Assessment> all;
+  const bool is_open = forced.name.empty() && has_no_measured_times(step.problem, device);
+  if (is_open) all = promising(table, step.problem, device, packs, outdone == nullptr ? 0 : *outdone);
+  if (all.empty()) all = accepted_for(step, operation, backend, device, forced);
+  sort_by_cost(all, packs);
+  if (is_open && outdone != nullptr && *outdone == 0)
+    for (const Assessment& one : all)
+      if (cost_of(one, packs) > far_slower * cost_of(all.front(), packs))
+        *outdone |= Places{1} << (one.implementation - table.data());
+  return std::move(all.front());
+}
+
+Ways cheapest_ways(const Problem& problem, const BackendEntry& backend, Device device, const Forced& forced,
+                   bool stores, Learned& learned) {
+  const Forced of_steps = stores ? forced_for_steps(backend, forced) : forced;
+  Ways ways;
+  const auto seconds_apart = [&] {
+    double seconds = 0;
+    for (Step& step : make_steps(problem)) {
+      if (learned.outdone.size() <= ways.size()) learned.outdone.push_back(0);
+      Assessment chosen =
+          cheapest_packing(step, problem.operation, backend, device, of_steps, &learned.outdone[ways.size()]);
+      seconds += cost_of(chosen, true);
+      ways.emplace_back(std::move(step), std::move(chosen));
+    }
+    return seconds;
   };
-  return std::move(*std::ranges::min_element(all, {}, cost));
+  if (!stores && !learned.skips_whole) {
+    double apart = std::numeric_limits<double>::infinity();
+    const auto apart_unless_skipped = [&] { return learned.skips_steps ? apart : apart = seconds_apart(); };
+    std::vector<Assessment> whole = accepted_for_whole(problem, backend, device, forced, true,
+                                                       apart_unless_skipped, &learned.skips_whole);
+    if (whole.empty() && learned.skips_steps) learned.skips_whole = learned.skips_steps = false;
+    if (!whole.empty()) {
+      learned.skips_steps = forced.name.empty() && apart > far_slower * cost_of(whole.front(), true);
+      ways.clear();
+      ways.emplace_back(whole_step(problem), std::move(whole.front()));
+    }
+  }
+  if (ways.empty()) static_cast<void>(seconds_apart());
+  return ways;
 }
 
 DecidedStep with_executor(Step step, const Assessment& chosen) {

@@ -6,8 +6,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/batch_classes.hpp"
 #include "core/choice.hpp"
 #include "core/implementation.hpp"
 #include "core/steps.hpp"
@@ -78,15 +80,17 @@ template <class Choose>
 [[nodiscard]] Step whole_step(const Problem& problem);
 /// Implementations that may run a chain in one pass, the cheapest first, and none for other problems.
 /// `seconds_apart` says what its steps take one by one: ways that are no faster do not count, unless one is
-/// forced. `packs`: values are packed at each run.
+/// forced. `packs`: values are packed at each run. `is_outdone` becomes true where they are far slower.
 [[nodiscard]] std::vector<Assessment> accepted_for_whole(const Problem& problem, const BackendEntry& backend,
                                                          Device device, const Forced& forced, bool packs,
-                                                         const std::function<double()>& seconds_apart);
+                                                         const std::function<double()>& seconds_apart,
+                                                         bool* is_outdone = nullptr);
 
 /// Completes a decision whose problem and steps are there.
 void complete(Decision& decision);
 
-/// Implementations that may run a step: accepting ones, cheapest first. What is forced for an operation need
+/// Implementations that may run a step: accepting ones, cheapest first, but for some that are certainly
+/// slower than the first. What is forced for an operation need
 /// not be able to do the other products that go with it (of the gradient, those that bring x and g to a
 /// factor): these are then free.
 [[nodiscard]] std::vector<Assessment> accepted_for(const Step& step, Operation operation,
@@ -97,9 +101,17 @@ void complete(Decision& decision);
 [[nodiscard]] Forced forced_for_steps(const BackendEntry& backend, const Forced& forced);
 
 /// The cheapest way to run a step that packs its values at each run, not made yet: on a GPU, to make an
-/// executor takes longer than to find it.
+/// executor takes longer than to find it. Those that are `outdone` are asked only where nobody else accepts;
+/// where that is 0 it becomes who was far slower than the cheapest.
 [[nodiscard]] Assessment cheapest_packing(const Step& step, Operation operation, const BackendEntry& backend,
-                                          Device device, const Forced& forced);
+                                          Device device, const Forced& forced, Places* outdone = nullptr);
+/// What to run, and how; not made yet.
+using Ways = std::vector<std::pair<Step, Assessment>>;
+/// The cheapest ways to run a problem that packs its values at each run: the chain in one pass, or its steps
+/// one by one, as they must be where a run `stores` the intermediates. Uses what was learned of the batch's
+/// class, and adds to it.
+[[nodiscard]] Ways cheapest_ways(const Problem& problem, const BackendEntry& backend, Device device,
+                                 const Forced& forced, bool stores, Learned& learned);
 /// A step with its executor made.
 [[nodiscard]] DecidedStep with_executor(Step step, const Assessment& chosen);
 /// The cheapest way, made.

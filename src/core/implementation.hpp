@@ -87,6 +87,9 @@ struct Implementation {
   Proposal (*propose)(const Problem& problem, Device device, const PackedOrder* packed_as);
   /// Whether it is asked for chains of two or more factors, in one pass, or else for one factor.
   bool takes_chains = false;
+  /// Seconds that no way takes less than, known without a search, for a problem that may be refused. Who has
+  /// a long search says so: it is spared where others are faster. Null: nothing is known.
+  double (*at_least)(const Problem& problem, Device device) = nullptr;
 };
 
 /// Values to be packed for an executor.

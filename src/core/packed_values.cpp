@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <bit>
 #include <limits>
 
 #include "core/checked.hpp"
@@ -162,13 +161,13 @@ double PackedValues::State::fitting_seconds(const Problem& problem, const Plan::
 std::optional<DecidedStep> PackedValues::State::choose_whole(const Problem& problem, const Plan::State& plan,
                                                              bool is_known, Answers& of_steps,
                                                              std::vector<PackedEntry>& packed) const {
+  if (problem.chain.size() == 1 || problem.operation == Operation::gradient) return {};
   const Step whole = whole_step(problem);
-  std::optional<DecidedStep> fits;
-  if (problem.chain.size() > 1 && problem.operation != Operation::gradient)
-    fits = fitting(whole, plan, packed);
-  if (fits && is_known) {
-    if (fitting_seconds(problem, plan, packed) < fits->seconds) return {};
-    return fits;
+  std::optional<DecidedStep> fits = fitting(whole, plan, packed);
+  if (is_known) {
+    const double seconds = fitting_seconds(problem, plan, packed);
+    if (fits ? seconds < fits->seconds : seconds < std::numeric_limits<double>::infinity()) return {};
+    if (fits) return fits;
   }
   double apart = 0;
   const auto seconds_apart = [&] {
@@ -206,8 +205,7 @@ std::shared_ptr<const Decision> PackedValues::State::prepare(const Plan::State& 
   // A step sees what those before it have added: the gradient's products forward and back may share an order,
   // and together they are no more than there is room for.
   std::vector<PackedEntry> packed = entries;
-  const std::pair range(plan.number,
-                        static_cast<int>(std::bit_width(static_cast<std::uint64_t>(batch.size))));
+  const std::pair range(plan.number, BatchClass(problem, false).log2);
   const bool is_known = std::ranges::find(searched, range) != searched.end();
   Answers of_steps;
   std::optional<DecidedStep> whole = choose_whole(problem, plan, is_known, of_steps, packed);

@@ -87,30 +87,14 @@ std::shared_ptr<const Decision> Plan::State::decide(const Batch& batch, bool sto
   if (auto found = table.find(batch)) return found;
   const Problem of_batch = with(batch);
   if (forced_name.empty()) tune_if_asked(of_batch, *backend, device, stream);
-  const Forced of_steps = stores ? forced_for_steps(*backend, forced()) : forced();
-  const auto cheapest = [&](const Step& step) {
-    return cheapest_packing(step, problem.operation, *backend, device, of_steps);
-  };
-  std::vector<Assessment> apart;  // of the steps, where they were asked for
-  if (!stores) {
-    const auto seconds_apart = [&] {
-      double seconds = 0;
-      for (const Step& step : make_steps(of_batch)) {
-        apart.push_back(cheapest(step));
-        seconds += apart.back().proposal.seconds + apart.back().proposal.packing_seconds;
-      }
-      return seconds;
-    };
-    const std::vector<Assessment> whole =
-        accepted_for_whole(of_batch, *backend, device, forced(), true, seconds_apart);
-    if (!whole.empty())
-      return table.add(batch, decision_of(of_batch, with_executor(whole_step(of_batch), whole.front())));
-  }
-  std::size_t at = 0;
-  return table.add(batch, make_decision(of_batch, [&](Step step) {
-                     const Assessment chosen = at < apart.size() ? std::move(apart[at++]) : cheapest(step);
-                     return with_executor(std::move(step), chosen);
-                   }));
+  const BatchClass kind(of_batch, stores);
+  Learned learned = classes.find(kind);
+  Ways ways = cheapest_ways(of_batch, *backend, device, forced(), stores, learned);
+  classes.add(kind, std::move(learned));
+  Decision decision{.problem = of_batch};
+  for (auto& [step, chosen] : ways) decision.steps.push_back(with_executor(std::move(step), chosen));
+  complete(decision);
+  return table.add(batch, std::move(decision));
 }
 
 std::shared_ptr<const Decision> Plan::State::decision_for(const Batch& batch,
@@ -242,12 +226,14 @@ double predicted_seconds(const Problem& problem, Device device) {
   problem.validate();
   const BackendEntry& backend = backend_of(device);
   const Forced forced = forced_or_variable({});
+  std::optional<double> apart;
   const auto seconds_apart = [&] {
-    double seconds = 0;
+    if (apart) return *apart;
+    apart = 0;
     for (const Step& step : make_steps(problem))  // assessed, not made: some backends would compile
       if (step.y.place != Place::grad_x)
-        seconds += accepted_for(step, problem.operation, backend, device, forced).front().proposal.seconds;
-    return seconds;
+        *apart += accepted_for(step, problem.operation, backend, device, forced).front().proposal.seconds;
+    return *apart;
   };
   const std::vector<Assessment> whole =
       accepted_for_whole(problem, backend, device, forced, false, seconds_apart);

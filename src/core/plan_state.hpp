@@ -77,6 +77,7 @@ struct Plan::State {
   std::string forced_name, forced_argument;
   mutable DecisionTable<Batch, BatchHash> decisions;
   mutable DecisionTable<Batch, BatchHash> storing;  ///< for runs that write the intermediates
+  mutable BatchClasses classes;                     ///< of batches that were decided for
   std::optional<PackedValues> kept;
   std::string implementation;  ///< of the problem's own batch
 };

@@ -86,7 +86,8 @@ class Store {
   }
 
   std::vector<TunedTime> find(const Problem& problem, Device device) {
-    if (!may_have_any()) return {};
+    const std::string folder = user_cache_folder("tuning");
+    if (!may_have_any(folder, device)) return {};
     const std::string description = description_of(device);
     const std::string file = file_of(description, device).path();
     const std::string key = key_of(file, description);
@@ -97,7 +98,9 @@ class Store {
         return times_of(found->second, text);
     }
     const std::unique_lock changing(mutex_);
-    return times_of(loaded(key, description, device), text);
+    const Times& all = loaded(key, description, device);
+    if (all.empty()) empty_.emplace_back(folder, device);
+    return times_of(all, text);
   }
 
   void set(const Problem& problem, Device device, std::vector<TunedTime> times, bool keeps) {
@@ -108,6 +111,7 @@ class Store {
     Times& known = loaded(key_of(file.path(), description), description, device);
     known[text] = times;
     has_any_ = true;
+    empty_.clear();
     if (!keeps) return;
     const UserCacheLock alone("tuning");  // several processes of one program tune the same problems
     Times all = known_to_file(file);      // another process may have added to it
@@ -120,6 +124,7 @@ class Store {
     devices_.clear();
     looked_in_.clear();
     has_any_ = false;
+    empty_.clear();
   }
 
   static std::string path(Device device) { return file_of(description_of(device), device).path(); }
@@ -142,11 +147,11 @@ class Store {
     return devices_[key] = known_to_file(file_of(description, device));
   }
 
-  /// Whether a look is worth its microseconds: most users have never tuned.
-  bool may_have_any() {
-    const std::string folder = user_cache_folder("tuning");
+  /// Whether a look is worth its microseconds: most users have never tuned, or not this device.
+  bool may_have_any(const std::string& folder, Device device) {
     {
       const std::shared_lock reading(mutex_);
+      if (std::ranges::find(empty_, std::pair(folder, device)) != empty_.end()) return false;
       if (has_any_) return true;
       if (looked_in_ == folder) return false;
     }
@@ -159,6 +164,7 @@ class Store {
 
   std::shared_mutex mutex_;
   std::map<std::string, Times> devices_;  ///< by file, or by description where there are no files
+  std::vector<std::pair<std::string, Device>> empty_;  ///< folders that have none for a device
   std::string looked_in_ = "nowhere yet";
   bool has_any_ = false;
 };

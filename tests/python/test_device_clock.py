@@ -11,8 +11,9 @@ from kronsparse.torch import backends, device_clock
 class PretendedGpu:
     """Work is enqueued by a host with a clock of its own, and done in order."""
 
-    def __init__(self, launch_s=2e-6, memory=True):
+    def __init__(self, launch_s=2e-6, memory=True, event_s=1.5e-6):
         self.host = self.done = 0.0
+        self.event_s = event_s
         self.launch_s = launch_s
         self.memory = memory
         self.cached = set()
@@ -38,23 +39,23 @@ class PretendedGpu:
     def synchronize(self):
         self.host = max(self.host, self.done)
 
-    def empty(self, size, **_):
+    def zeros(self, size, dtype, **_):
         if not self.memory:
             raise torch.OutOfMemoryError
-        assert size >= 100 << 20, "twice the cache"
+        assert size * dtype.itemsize >= 100 << 20, "twice the cache"
 
-        def zero():
+        def read():
             self.work(30e-6)
             self.cached.clear()
 
-        return SimpleNamespace(zero_=zero)
+        return SimpleNamespace(sum=read)
 
     def event(self, **_):
         gpu = self
 
         class Event:
             def record(self):
-                gpu.work(0.0)
+                gpu.work(gpu.event_s)
                 self.at = gpu.done
 
             def query(self):
@@ -77,7 +78,7 @@ def pretend(monkeypatch):
         monkeypatch.setattr(
             torch.cuda, "get_device_properties", lambda _: SimpleNamespace(L2_cache_size=50 << 20)
         )
-        monkeypatch.setattr(device_clock.torch, "empty", gpu.empty)
+        monkeypatch.setattr(device_clock.torch, "zeros", gpu.zeros)
         monkeypatch.setattr(backends, "measured", {})
         return gpu
 
@@ -110,6 +111,12 @@ def test_weights_are_not_in_the_cache(pretend):
     assert choice_of(gpu, (10e-6, 5e-6, 5.5e-6), (10e-6, 4e-6, 9e-6)).backend == "kernel"
     gpu = pretend(memory=False)
     assert choice_of(gpu, (10e-6, 5e-6, 5.5e-6), (10e-6, 4e-6, 9e-6)).backend == "dense"
+
+
+def test_the_time_of_events_does_not_count(pretend):
+    """With it, 5.8 and 6.2 us would be too near to each other."""
+    gpu = pretend(event_s=20e-6)
+    assert choice_of(gpu, (10e-6, 5.8e-6, 5.8e-6), (10e-6, 6.2e-6, 6.2e-6)).backend == "kernel"
 
 
 def test_a_slow_host_is_given_time(pretend):

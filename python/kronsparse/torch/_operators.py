@@ -202,12 +202,12 @@ class _Eager(torch.autograd.Function):
         ctx: Any, x: Tensor, bias: Tensor | None, settings: int, packed: int, *factors: Tensor
     ) -> Tensor:
         ctx.given = settings, packed
-        needs = ctx.needs_input_grad
         y: Tensor
-        if needs[4] and not settings & _SAVES_NOTHING and len(factors) > 1:  # nearly always
+        if len(factors) > 1 and not settings & _SAVES_NOTHING and factors[0].requires_grad:  # nearly always
             y, intermediates = saving(x, factors, bias, settings, packed)
             ctx.save_for_backward(x, intermediates, *factors)
             return y
+        needs = ctx.needs_input_grad
         _refuse_activation(settings)
         if True in needs[4:]:
             if len(factors) > 1 and not settings & ADJOINT:
@@ -232,7 +232,8 @@ class _Eager(torch.autograd.Function):
             grad_bias = _sum_over_batch(g, settings) if needs[1] else None
             x, intermediates, *factors = ctx.saved_tensors or (None, None)
             if (
-                intermediates is not None
+                x is not None
+                and not settings & ADJOINT
                 and False not in needs[4:]
                 and len(factors) <= _MOST_TOLD_APART
                 and not _is_differentiated_again()

@@ -131,9 +131,9 @@ class Frozen:
     def __init__(self, factors: Sequence[Tensor]) -> None:
         first = factors[0]
         self.factors = tuple(factors)
-        self.identities = [id(values) for values in factors]
         self.addresses = [values.data_ptr() for values in factors]
         self.versions = None if any(map(Tensor.is_inference, factors)) else [*map(_version_of, factors)]
+        self.seen = [*zip(self.factors, self.addresses, self.versions or [None] * len(factors), strict=True)]
         self.packed = 0
         """the number of the packed values; 0 where there are no kernels for the device"""
         self.choices: dict[Any, str] = {}
@@ -148,11 +148,14 @@ class Frozen:
 
     def is_changed(self, factors: Sequence[Tensor]) -> bool:
         """Whether torch shows that these are not the factors that were frozen, or not their values."""
-        return (
-            [*map(id, factors)] != self.identities
-            or [*map(_address_of, factors)] != self.addresses
-            or (self.versions is not None and [*map(_version_of, factors)] != self.versions)
-        )
+        for values, (old, address, version) in zip(factors, self.seen):  # noqa: B905
+            if (
+                values is not old
+                or _address_of(values) != address
+                or (version is not None and values._version != version)
+            ):
+                return True
+        return False
 
     def refuse(self, names: Sequence[str], factors: Sequence[Tensor | None]) -> RuntimeError:
         """The error that names the factor that was changed."""

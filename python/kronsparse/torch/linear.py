@@ -23,7 +23,7 @@ from kronsparse.torch.functional import ACTIVATIONS, apply, check_bias, check_x
 from kronsparse.torch.lazy_matrix import LazyMatrix
 
 _is_grad_enabled = torch.is_grad_enabled
-_precision = torch.get_float32_matmul_precision
+_precision = torch._C._get_float32_matmul_precision  # past a layer of Python
 _MODES = {"highest": "fp32", "high": "tf32", "medium": "tf32"}
 _NO_WEIGHT = (
     "weight: cannot be assigned, because the matrix of a KSLinear is the product of its factors; assign "

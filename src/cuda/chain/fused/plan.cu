@@ -127,7 +127,10 @@ Implementation fused_implementation() {
           .backend = Backend::cuda,
           .summary = "chains of two or more factors in one pass over x and y, on tensor cores (mma.sync)",
           .propose = fused::propose,
-          .takes_chains = true};
+          .takes_chains = true,
+          .at_least = [](const Problem& problem, Device device) {
+            return fused::least_seconds(problem, gpu(device));
+          }};
 }
 
 }  // namespace kronsparse::cuda

@@ -110,13 +110,14 @@ class Maker {
   /// Blocks of a cluster that may share a chain.
   static constexpr std::array all_ranks = {1, 2, 4, 8};
 
-  /// Nothing if ranks (a place in all_ranks) or parts do not divide the chain, or if it does not fit.
-  [[nodiscard]] std::optional<Config> make(std::size_t shape_index, const Shape& shape, std::size_t ranks,
-                                           int parts, int x_buffers) const {
-    if (parts > 1 && links_.back().product.b % (16 * parts) != 0) return {};
+  /// Returns false if ranks (a place in all_ranks) or parts do not divide the chain, or if it does not fit.
+  /// Configs are large: they are made in place.
+  [[nodiscard]] bool make(Config& config, std::size_t shape_index, const Shape& shape, std::size_t ranks,
+                          int parts, int x_buffers) const {
+    if (parts > 1 && links_.back().product.b % (16 * parts) != 0) return false;
     const Divided& divided = divided_[ranks];
-    if (!divided.is_possible || least_bytes(divided.arguments, shape.samples) > gpu_.shared_bytes) return {};
-    Config config;
+    if (!divided.is_possible || least_bytes(divided.arguments, shape.samples) > gpu_.shared_bytes)
+      return false;
     config.shape_index = shape_index;
     config.shape = shape;
     Arguments& all = config.arguments;
@@ -136,10 +137,10 @@ class Maker {
           gpu_.shared_bytes + reserved) {
         config.blocks_at_once = at_once;
         // A cut into parts may divide no item.
-        return all.step[all.steps - 1].m_groups > 0 ? std::optional(config) : std::nullopt;
+        return all.step[all.steps - 1].m_groups > 0;
       }
     }
-    return {};
+    return false;
   }
 
   void set_shifts(Config& config) const {
@@ -322,6 +323,14 @@ class Maker {
   std::array<Divided, all_ranks.size()> divided_;
 };
 
+}  // namespace
+
+double least_seconds(const Problem& problem, const GpuFacts& gpu) {
+  return tuning_of(gpu).fused.costs.start + problem.bytes() / gpu.memory_rate;
+}
+
+namespace {
+
 /// Predicted seconds of a run.
 double predicted(const Problem& problem, const Config& config, const GpuFacts& gpu) {
   const Tuning& tuned = tuning_of(gpu);
@@ -330,8 +339,7 @@ double predicted(const Problem& problem, const Config& config, const GpuFacts& g
   double microseconds = 0;
   for (std::size_t at = 0; at < terms.size(); ++at) microseconds += terms[at] * costs.microseconds[at];
   const double computing = microseconds * 1e-6 * tuned.gpu.clock / std::max(gpu.clock_hz, 1e9);
-  const double memory = costs.start + problem.bytes() / gpu.memory_rate;
-  return std::max(computing, memory);
+  return std::max(computing, least_seconds(problem, gpu));
 }
 
 std::span<const Shape> shapes_of(const Problem& problem) {
@@ -394,29 +402,33 @@ CostTerms cost_terms(const Problem& problem, const Config& config, const GpuFact
 
 namespace {
 
-/// All of them, but for the swizzles: these take most of the time, and no prediction depends on them.
-std::vector<Config> without_shifts(const Problem& problem, const Maker& maker, const GpuFacts& gpu) {
-  std::vector<Config> all;
+/// Calls `take` for all of them, but for the swizzles: these take most of the time, and no prediction depends
+/// on them.
+template <class Take>
+void for_each_without_shifts(const Problem& problem, const Maker& maker, const GpuFacts& gpu,
+                             const Take& take) {
   const std::span<const Shape> shapes = shapes_of(problem);
+  Config config;
   for (std::size_t index = 0; index < shapes.size(); ++index)
     for (std::size_t ranks = 0; ranks < Maker::all_ranks.size(); ++ranks)
       for (const int x_buffers : {2, 1})
         for (const int parts : {1, 2, 3, 4, 6, 8, 12, 16}) {
-          std::optional<Config> config = maker.make(index, shapes[index], ranks, parts, x_buffers);
-          if (!config) continue;
-          config->seconds = predicted(problem, *config, gpu);
-          all.push_back(*config);
+          if (!maker.make(config, index, shapes[index], ranks, parts, x_buffers)) continue;
+          config.seconds = predicted(problem, config, gpu);
+          take(config);
           if (parts == 1 || x_buffers == 1) break;  // more parts only make room
         }
-  return all;
 }
 
 }  // namespace
 
 std::vector<Config> all_configs(const Problem& problem, std::span<const Link> links, const GpuFacts& gpu) {
   const Maker maker(problem, links, gpu);
-  std::vector<Config> all = without_shifts(problem, maker, gpu);
-  for (Config& config : all) maker.set_shifts(config);
+  std::vector<Config> all;
+  for_each_without_shifts(problem, maker, gpu, [&](const Config& config) {
+    all.push_back(config);
+    maker.set_shifts(all.back());
+  });
   return all;
 }
 
@@ -429,11 +441,12 @@ std::optional<Cut> best_cut(const Problem& problem, std::span<const std::vector<
 
 std::optional<Config> best_config(const Problem& problem, std::span<const Link> links, const GpuFacts& gpu) {
   const Maker maker(problem, links, gpu);
-  std::vector<Config> all = without_shifts(problem, maker, gpu);
-  const auto best = std::ranges::min_element(all, {}, &Config::seconds);
-  if (best == all.end()) return std::nullopt;
-  maker.set_shifts(*best);
-  return *best;
+  std::optional<Config> best;
+  for_each_without_shifts(problem, maker, gpu, [&](const Config& config) {
+    if (!best || config.seconds < best->seconds) best = config;
+  });
+  if (best) maker.set_shifts(*best);
+  return best;
 }
 
 Arguments arguments_of(const Problem& problem, const Config& config, const Operands& operands,

@@ -35,6 +35,8 @@ struct Config {
 /// Every config that the GPU can hold, in no order.
 [[nodiscard]] std::vector<Config> all_configs(const Problem& problem, std::span<const Link> links,
                                               const GpuFacts& gpu);
+/// Seconds that no config takes less than: those of memory.
+[[nodiscard]] double least_seconds(const Problem& problem, const GpuFacts& gpu);
 /// The config with the smallest prediction; none if no tile fits.
 [[nodiscard]] std::optional<Config> best_config(const Problem& problem, std::span<const Link> links,
                                                 const GpuFacts& gpu);

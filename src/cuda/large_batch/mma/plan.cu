@@ -88,7 +88,10 @@ Implementation mma_implementation() {
   return {.name = "mma",
           .backend = Backend::cuda,
           .summary = "tensor cores (mma.sync), one fused pass over x and y of any shape and alignment",
-          .propose = mma::propose};
+          .propose = mma::propose,
+          .at_least = [](const Problem& problem, Device device) {
+            return mma::least_seconds(problem, gpu(device));
+          }};
 }
 
 }  // namespace kronsparse::cuda

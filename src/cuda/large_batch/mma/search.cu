@@ -36,13 +36,16 @@ std::span<const Shape> shapes_of(const Problem& problem) {
   return is_half(problem) ? std::span<const Shape>(half_shapes) : std::span<const Shape>(float_shapes);
 }
 
+/// Whether a number is a multiple of a power of two.
+bool is_multiple(std::int64_t value, int power) { return (value & (power - 1)) == 0; }
+
 /// Whether pieces of `width` neighbouring lines of a side are neighbours in memory, too, and begin at
 /// multiples of `width`. `rows`: of a block in a chunk or tile. Several i are in a tile only where it has all
 /// j and all rows.
 bool has_pieces(const Product& p, std::int64_t height, int run, int rows, int i_count, int width) {
-  if (run < p.d) return run % width == 0 && p.d % width == 0;
-  if (rows < height && rows * p.d % width != 0) return false;
-  return p.a <= i_count || i_count * height * p.d % width == 0;
+  if (run < p.d) return is_multiple(run, width) && is_multiple(p.d, width);
+  if (rows < height && !is_multiple(rows * p.d, width)) return false;
+  return p.a <= i_count || is_multiple(i_count * height * p.d, width);
 }
 
 /// Makes configs, as far as their sizes in shared memory.
@@ -58,6 +61,7 @@ class Maker {
     k_step_ = small(order_.k_step());
     all_m_tiles_ = small(order_.m_tiles());
     k_steps_ = small(order_.k_steps());
+    most_of_d_ = quotient(most, p_.d);
   }
 
   template <class Take>
@@ -139,7 +143,7 @@ class Maker {
     if (shape.has_chunks &&
         (cut.i_count > 1 || std::int64_t{in_tile} * cut.m_tiles > std::int64_t{cut.warps()} * shape.slots))
       return 0;
-    const std::int64_t room = (static_cast<std::int64_t>(gpu_.shared_bytes) + reserved) / cut.blocks -
+    const std::int64_t room = quotient(static_cast<std::int64_t>(gpu_.shared_bytes) + reserved, cut.blocks) -
                               reserved - line_bytes - 2 * table_bytes(1);
     const std::int64_t of_row = std::int64_t{cut.groups} * in_tile * line_bytes;
     const std::int64_t of_row_and_entries = of_row + in_tile * static_cast<std::int64_t>(sizeof(Entry));
@@ -151,14 +155,14 @@ class Maker {
     } else {
       if (!shape.has_chunks || left < k_step_ * of_row_and_entries) return 0;
       constexpr int longest = 256;  // waiting takes little of the time of such chunks
-      rows = std::min<std::int64_t>(quotient(left, of_row_and_entries) / k_step_ * k_step_, longest);
-      rows = (equal_piece(p_.c, rows) + k_step_ - 1) / k_step_ * k_step_;
+      const std::int64_t in_steps = ~std::int64_t{k_step_ - 1};  // a power of two
+      rows = std::min<std::int64_t>(quotient(left, of_row_and_entries) & in_steps, longest);
+      rows = (equal_piece(p_.c, rows) + k_step_ - 1) & in_steps;
     }
     // Offsets within a tile, and fragments of an (i, j), are counted in 32 bits.
-    if (p_.a >= most || order_.k_steps() >= most / 64 || p_.b >= quotient(quotient(most, p_.d), cut.i_count))
-      return 0;
-    if (cut.i_count > 1 ? p_.c >= quotient(quotient(most, p_.d), cut.i_count) : rows >= quotient(most, p_.d))
-      return 0;
+    const std::int64_t most_rows = cut.i_count > 1 ? quotient(most_of_d_, cut.i_count) : most_of_d_;
+    if (p_.a >= most || k_steps_ >= most / 64 || p_.b >= most_rows) return 0;
+    if ((cut.i_count > 1 ? p_.c : rows) >= most_rows) return 0;
     return small(rows);
   }
 
@@ -213,9 +217,9 @@ class Maker {
     all.j_tiles = Divisor(static_cast<std::uint32_t>(quotient_up(p_.d, run)));
     all.n_tiles = Divisor(static_cast<std::uint32_t>(n_tiles_of(cut)));
     config.tiles = static_cast<std::int64_t>(tiles_of(cut));
-    config.blocks_at_once = std::min(
-        shape.blocks * most_threads / threads,
-        small((static_cast<std::int64_t>(gpu_.shared_bytes) + reserved) / (config.shared_bytes + reserved)));
+    config.blocks_at_once = std::min(shape.blocks * most_threads / threads,
+                                     small(quotient(static_cast<std::int64_t>(gpu_.shared_bytes) + reserved,
+                                                    config.shared_bytes + reserved)));
     return config;
   }
 
@@ -231,9 +235,9 @@ class Maker {
     const int unit = line_samples_ / line_units;
     side.width = 1;
     for (const int width : {unit, 4, 2}) {
-      const bool fits = samples_first_ ? width <= 4 && sample % width == 0 &&
+      const bool fits = samples_first_ ? width <= 4 && is_multiple(sample, width) &&
                                              has_pieces(p_, height, run, rows, i_count, width)
-                                       : width == unit && feature % width == 0;
+                                       : width == unit && is_multiple(feature, width);
       if (!fits) continue;
       side.width = width;
       break;
@@ -248,6 +252,7 @@ class Maker {
   bool samples_first_ = true;
   int line_samples_ = 64, k_step_ = 16;
   int all_m_tiles_ = 1, k_steps_ = 1;
+  std::int64_t most_of_d_ = most;
 };
 
 /// Multiply-adds per clock and multiprocessor of mma.sync on the GPU of the fit.
@@ -272,20 +277,27 @@ class Model {
     multiply_adds_ = half ? multiply_adds : multiply_adds / 4;
   }
 
+  [[nodiscard]] double least_seconds() const {
+    return std::max(memory_, computing(costs_.microseconds.front()));  // the start
+  }
+
   [[nodiscard]] double seconds(const Config& config) const {
     const CostTerms terms = cost_terms(problem_, config, gpu_);
     double microseconds = 0;
     for (std::size_t at = 0; at < terms.size(); ++at) microseconds += terms[at] * costs_.microseconds[at];
-    const double computing = microseconds * 1e-6 * fitted_clock_ / std::max(gpu_.clock_hz, 1e9);
     const Arguments& all = config.arguments;
     const double steps =
         static_cast<double>(config.tiles) * all.passes * all.warps * all.groups * all.k_steps;
     const double tensor_cores =
         steps * config.shape.slots * multiply_adds_ / rate_ / gpu_.multiprocessors / gpu_.clock_hz;
-    return std::max({computing, tensor_cores, memory_});
+    return std::max({computing(microseconds), tensor_cores, memory_});
   }
 
  private:
+  [[nodiscard]] double computing(double microseconds) const {
+    return microseconds * 1e-6 * fitted_clock_ / std::max(gpu_.clock_hz, 1e9);
+  }
+
   const Problem& problem_;
   const GpuFacts& gpu_;
   const tuning::Mma& costs_;
@@ -370,6 +382,10 @@ std::optional<Config> best_config(const Problem& problem, const GpuFacts& gpu) {
     best->seconds = seconds;
   });
   return best;
+}
+
+double least_seconds(const Problem& problem, const GpuFacts& gpu) {
+  return Model(problem, gpu).least_seconds();
 }
 
 Arguments arguments_of(const Problem& problem, const Config& config, const Operands& operands,

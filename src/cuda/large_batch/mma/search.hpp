@@ -36,6 +36,9 @@ struct Config {
 /// The config with the smallest prediction; none if no tile fits.
 [[nodiscard]] std::optional<Config> best_config(const Problem& problem, const GpuFacts& gpu);
 
+/// Seconds that no config takes less than.
+[[nodiscard]] double least_seconds(const Problem& problem, const GpuFacts& gpu);
+
 /// The amounts that the time of a run is predicted from: loads, products, stores and so on, of the
 /// multiprocessor that has most of them.
 using CostTerms = std::array<double, tuning::mma_terms.size()>;
