@@ -70,7 +70,8 @@ class DeviceState {
 [[nodiscard]] DeviceFacts facts_of(Device device);
 /// Why opencl:index cannot be used; empty when it can.
 [[nodiscard]] std::string why_unusable(int index);
-/// "PoCL: pthread, 2 compute units, 6.9 GiB, 1024 KiB local memory".
+/// "NVIDIA H200 (NVIDIA CUDA), 132 compute units, 140 GiB, 48 KiB local memory". Without the memory of CPUs:
+/// drivers count what is free at the moment, and what was tuned and profiled is kept under this text.
 [[nodiscard]] std::string to_string(const DeviceFacts& facts);
 
 /// The device of a context of the caller's; the same one every time.

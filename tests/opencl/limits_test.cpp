@@ -106,6 +106,18 @@ TEST_F(Limits, WithoutADriverEverythingElseWorks) {
   for (const DeviceInfo& info : devices()) EXPECT_NE(info.device.backend, Backend::opencl);
 }
 
+/// What is kept on disk for a device is found by its description, whatever else the machine does.
+TEST_F(Limits, TheDescriptionOfACpuDoesNotChangeWithItsFreeMemory) {
+  DeviceFacts facts = opencl::facts_of(opencl_0);
+  const auto description = [&](bool is_cpu, std::size_t bytes) {
+    facts.is_cpu = is_cpu;
+    facts.memory_bytes = bytes;
+    return to_string(facts);
+  };
+  EXPECT_EQ(description(true, std::size_t{8} << 30), description(true, std::size_t{9} << 30));
+  EXPECT_NE(description(false, std::size_t{8} << 30), description(false, std::size_t{9} << 30));
+}
+
 TEST_F(Limits, DevicesAreFoundByTheirDescription) {
   const PretendedDevices pretended(
       [](DeviceFacts& facts) { facts.name = facts.index == 0 ? "Toy Nine" : "Other"; });
