@@ -168,6 +168,31 @@ Orders orders_of(const Problem& problem, const Config& config) {
   return {a, Order::rows};
 }
 
+/// Neighbours that the kernel loads as one vector, at most.
+int vector_of(Order order, const Config& config) {
+  return order == Order::j_then_steps || order == Order::j_then_rows ? std::min(config.j, 4) : 4;
+}
+
+struct Vectors {
+  bool of_a, of_b;
+};
+
+/// Whether the kernel may ever load vectors: not if they do not divide what they lie along. Samples always
+/// may: a later run can have another number of them.
+Vectors vectors_of(const Problem& problem, const Config& config) {
+  const Args args = args_of(problem, 0);
+  const Orders orders = orders_of(problem, config);
+  const bool is_gradient = problem.operation == Operation::gradient;
+  const auto divides = [&](Order order, std::int64_t rows, std::int64_t steps) {
+    const std::int64_t count = order == Order::rows ? rows : order == Order::steps ? steps : args.js;
+    return count % vector_of(order, config) == 0;
+  };
+  constexpr std::int64_t samples = 0;
+  const std::int64_t steps = is_gradient ? samples : args.depth;
+  return {.of_a = divides(orders.a, is_gradient ? args.m : samples, steps),
+          .of_b = divides(orders.b, args.n, steps)};
+}
+
 /// Whether all places of a tile lie within 2^31 elements of its beginning.
 bool has_short_offsets(const Args& args, const Config& config) {
   const auto reach = [&](std::int64_t row, std::int64_t rows, std::int64_t step, std::int64_t j) {
@@ -195,16 +220,17 @@ std::string register_limit(const DeviceFacts& facts, const Config& config, DType
 std::string options_for(const Problem& problem, Device device, const Config& config) {
   const bool is_gradient = problem.operation == Operation::gradient;
   const Orders orders = orders_of(problem, config);
+  const Vectors vectors = vectors_of(problem, config);
   const bool is_short = has_short_offsets(args_of(problem, is_gradient ? 0 : panel_for(problem)), config);
   return message(
              "{} -D TILE_J={} -D TILE_M={} -D TILE_N={} -D THREAD_M={} -D THREAD_N={} -D CHUNK={} -D "
              "SIDE_M={} "
-             "-D SIDE_N={} -D PASS={} -D A_ORDER={} -D B_ORDER={} -D STORES_M_FIRST={:d} -D OFFSET={} "
-             "-D TEAMS={} -D GROUP={}",
+             "-D SIDE_N={} -D PASS={} -D A_ORDER={} -D B_ORDER={} -D A_VECTORS={:d} -D B_VECTORS={:d} "
+             "-D STORES_M_FIRST={:d} -D OFFSET={} -D TEAMS={} -D GROUP={}",
              common_options(problem, device), config.j, config.m, config.n, config.thread_m, config.thread_n,
              config.chunk, config.side_m, config.side_n, config.pass(), static_cast<int>(orders.a),
-             static_cast<int>(orders.b), stores_m_first(problem), is_short ? "int" : "long", config.teams,
-             config.threads()) +
+             static_cast<int>(orders.b), vectors.of_a, vectors.of_b, stores_m_first(problem),
+             is_short ? "int" : "long", config.teams, config.threads()) +
          register_limit(facts_of(device), config, problem.dtype);
 }
 
