@@ -262,8 +262,8 @@ kernel WORK_GROUP void contract(const global Element* a, const global Element* b
   const int in_j = thread % (THREADS_M * THREADS_N);
   const int in_block = in_j % (SIDE_M * SIDE_N);
   const int block = in_j / (SIDE_M * SIDE_N);
-  const int thread_m = in_block % SIDE_M + SIDE_M * (block % (THREADS_M / SIDE_M));
-  const int thread_n = in_block / SIDE_M + SIDE_N * (block / (THREADS_M / SIDE_M));
+  const int thread_m = in_block % SIDE_M + SIDE_M * (block / (THREADS_N / SIDE_N));
+  const int thread_n = in_block / SIDE_M + SIDE_N * (block % (THREADS_N / SIDE_N));
 
   Sum sums[THREAD_M][THREAD_N];
 UNROLL
