@@ -13,6 +13,7 @@
 #include "core/geometry.hpp"
 #include "core/message.hpp"
 #include "core/run_scope.hpp"
+#include "kronsparse/error.hpp"
 #include "opencl/backend.hpp"
 #include "opencl/executor.hpp"
 #include "opencl/runtime.hpp"
@@ -277,6 +278,25 @@ Launch launch_of(const Problem& problem, const Config& config, const DeviceFacts
           .j_vector = std::min(config.j, 4)};
 }
 
+/// With a smaller tile where the driver finds too few registers for this one's work-group.
+std::unique_ptr<Executor> make_executor(const Problem& problem, Device device, const PackedOrder& order,
+                                        const DeviceFacts& facts, const Config& config) {
+  auto kernels = kernels_for(problem, device, config);
+  if (kernels->fit())
+    return std::make_unique<ContractionExecutor>(problem, device, order, std::move(kernels),
+                                                 launch_of(problem, config, facts));
+  DeviceFacts smaller = facts;
+  smaller.work_group = kernels->largest_group;
+  const Config* const next = choose(problem, device, smaller);
+  if (next == nullptr)
+    throw Error(
+        ErrorCode::device,
+        message("opencl: {} runs the kernel for {} with work-groups of {} at most, local needs {} or more; "
+                "KRONSPARSE_IMPL=private needs none",
+                facts.name, problem.to_string(), kernels->largest_group, configs.back().threads()));
+  return make_executor(problem, device, order, facts, *next);
+}
+
 Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
   const DeviceFacts facts = facts_of(device);
   if (std::string reason = dtype_refusal(problem, facts); !reason.empty())
@@ -296,10 +316,8 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
   return {.refusal = {},
           .seconds = seconds_of(*config, problem, facts),
           .packing_seconds = packing_seconds(problem, facts),
-          .make = [problem, device, config, order, facts]() -> std::unique_ptr<Executor> {
-            return std::make_unique<ContractionExecutor>(problem, device, order,
-                                                         kernels_for(problem, device, *config),
-                                                         launch_of(problem, *config, facts));
+          .make = [problem, device, order, facts, config = *config]() {
+            return make_executor(problem, device, order, facts, config);
           }};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -24,9 +25,10 @@ struct DeviceFacts {
   std::size_t memory_bytes = 0;
   std::size_t buffer_bytes = 0;  ///< the most that one buffer may have
   std::size_t cache_bytes = 0;
-  std::size_t local_bytes = 0;  ///< of local memory that a work-group may have
-  int work_group = 1;           ///< the most work-items of a work-group
-  int vector_bytes = 16;        ///< of its vector registers, as far as it says
+  std::size_t local_bytes = 0;                         ///< of local memory that a work-group may have
+  int work_group = 1;                                  ///< the most work-items of a work-group
+  int kernel_group = std::numeric_limits<int>::max();  ///< of any kernel's; for tests: drivers say it of each
+  int vector_bytes = 16;                               ///< of its vector registers, as far as it says
   bool has_f64 = false;
   std::string unusable;  ///< why no kernel runs on it; empty when they do
 };

@@ -1,5 +1,6 @@
 // Devices that are made up: little local memory, small work-groups, no f64.
 #include "../unit/expect_error.hpp"
+#include "opencl/program.hpp"
 #include "opencl/runtime.hpp"
 #include "opencl_test.hpp"
 
@@ -98,6 +99,28 @@ TEST_F(Limits, SmallTilesComputeTheSame) {
                                             : is_right(Numbers<double>(problem)))
         << text;
   }
+}
+
+/// A kernel may need so many registers that the driver runs it with smaller work-groups than the device has.
+TEST_F(Limits, KernelsThatNeedTooManyRegistersGiveWayToSmallerTiles) {
+  const Problem problem = Problem::parse("f32 batch_last B=70 1x40x33x1");
+  const Numbers<float> numbers(problem);
+  {
+    const PretendedDevices pretended([](DeviceFacts& facts) { facts.kernel_group = 16; });
+    opencl::forget_programs();
+    EXPECT_EQ(computed(problem, numbers, opencl_0, "local"), numbers.y);
+  }
+  const PretendedDevices pretended([](DeviceFacts& facts) {
+    facts.name = "Toy";
+    facts.kernel_group = 8;
+  });
+  opencl::forget_programs();
+  expect_error(ErrorCode::device,
+               "opencl: Toy runs the kernel for f32 batch_last B=70 1x40x33x1 with work-groups of 8 at most, "
+               "local needs 16 or more; KRONSPARSE_IMPL=private needs none",
+               [&] { static_cast<void>(computed(problem, numbers, opencl_0, "local")); });
+  EXPECT_EQ(computed(problem, numbers, opencl_0, "private"), numbers.y);
+  opencl::forget_programs();
 }
 
 TEST_F(Limits, WithoutADriverEverythingElseWorks) {
