@@ -86,6 +86,20 @@ TEST_F(Choice, TilesOfHalfTypesAreChosenByTheirBytes) {
   EXPECT_EQ(tile_of("bf16 batch_last B=25088 1x64x64x32"), "1x256x64 limited");
 }
 
+/// For experiments; a tile that there is none of is refused with its name.
+TEST_F(Choice, OneTileCanBeAskedFor) {
+  const char* const variable = "KRONSPARSE_OPENCL_TILE";
+  const std::string problem = "f32 batch_last B=25088 1x64x64x32";
+  setenv(variable, "1x128x128", 1);
+  EXPECT_EQ(tile_of(problem), "1x128x128 limited");
+  setenv(variable, "1x12", 1);
+  for (const Candidate& candidate : candidates(Problem::parse(problem), opencl_0)) {
+    if (candidate.implementation != "local") continue;
+    EXPECT_EQ(candidate.refusal, "KRONSPARSE_OPENCL_TILE=1x12 leaves no tile for NVIDIA H200");
+  }
+  unsetenv(variable);
+}
+
 /// Sums of eight bytes would not fit the limit, and other drivers do not know the option.
 TEST_F(Choice, RegistersAreLimitedWhereThatLeavesRoomForTheSums) {
   EXPECT_EQ(tile_of("f64 batch_last B=25088 1x1024x1024x4").find("limited"), std::string::npos);
