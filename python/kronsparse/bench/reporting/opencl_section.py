@@ -1,4 +1,4 @@
-"""The tables of `tools/bench-opencl`: a device over the floor, half types over f32, all over the CPU backend."""
+"""The tables of `tools/bench-opencl`: over the floor, half types over f32, all over the CPU backend."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ def over_f32(rows: Sequence[Row]) -> Table:
     ours = _timed(rows, OURS)
     f32 = {_place(row): row for row in ours if row["dtype"] == "f32"}
     halves = [row for row in ours if row["dtype"] in ("f16", "bf16") and _place(row) in f32]
-    return _table(
-        "time / f32's", halves, lambda row: float(row["median_s"] / f32[_place(row)]["median_s"])
-    )
+    return _table("time / f32's", halves, lambda row: float(row["median_s"] / f32[_place(row)]["median_s"]))
 
 
 def over_cpu(rows: Sequence[Row]) -> Table:
