@@ -7,8 +7,8 @@ CXX_SOURCES = $(shell find include src cli bindings tests -name '*.[ch]pp' -o -n
                 -o -name '*.cu' -o -name '*.cuh')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-dev test-install test-ecosystem test-models test-sanitize test-sanitize-opencl \
-        build-dev build-sanitize build-sanitize-opencl build-without-python need-python bench bench-gpu cross docs \
+.PHONY: help demo build test test-dev test-install test-ecosystem test-models test-sanitize \
+        build-dev build-sanitize build-without-python need-python bench bench-gpu cross docs \
         fuzz lint format clean wheel
 
 help:  ## this list
@@ -33,7 +33,7 @@ build-without-python:
 	cmake --build --preset dev --parallel $(JOBS)
 
 build-dev: need-python  # its tests
-build-dev build-sanitize build-sanitize-opencl: build-%:
+build-dev build-sanitize: build-%:
 	@tools/bootstrap build
 	cmake --preset $*
 	cmake --build --preset $* --parallel $(JOBS)
@@ -52,8 +52,7 @@ wheel:  ## an sdist and a wheel in build/wheel, checked by auditwheel; tools/whe
 	tools/wheel
 
 # test-sanitize: those of the C++ library and the command once more, with ASan and UBSan; part of CI.
-# test-sanitize-opencl: those of OpenCL alone, whose drivers bring a compiler that is not ours to search for leaks.
-test-dev test-sanitize test-sanitize-opencl: test-%: build-%
+test-dev test-sanitize: test-%: build-%
 	ctest --preset $* --parallel $(JOBS) --output-junit junit.xml
 
 bench: build need-python  ## the CPU backend against PyTorch on 24 patterns (prepares .venv if torch is missing)

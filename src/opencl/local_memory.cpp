@@ -1,6 +1,7 @@
 // Kernels through local memory (kernels/local.cl): the tiles there are, which one takes a problem, its cost.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
@@ -12,6 +13,7 @@
 #include "core/geometry.hpp"
 #include "core/message.hpp"
 #include "core/run_scope.hpp"
+#include "kronsparse/error.hpp"
 #include "opencl/backend.hpp"
 #include "opencl/executor.hpp"
 #include "opencl/runtime.hpp"
@@ -29,7 +31,7 @@ struct Config {
 
   [[nodiscard]] int threads_of_team() const { return j * (m / thread_m) * (n / thread_n); }
   [[nodiscard]] int threads() const { return teams * threads_of_team(); }
-  [[nodiscard]] std::string to_string() const { return message("{}x{}x{}", j, m, n); }
+  [[nodiscard]] std::string to_string() const { return message("{}x{}x{}x{}", j, m, n, chunk); }
   [[nodiscard]] int buffer_elements() const {
     return teams * 2 * j * (chunk * (m + 4) + 4 + chunk * (n + 4) + 4);
   }
@@ -56,6 +58,8 @@ struct Config {
 constexpr std::array configs = {
     Config{1, 128, 128, 8, 8, 16, 8, 4},  Config{1, 256, 64, 8, 8, 8, 8, 4},
     Config{1, 128, 96, 8, 8, 16, 8, 4},   Config{1, 256, 48, 8, 8, 8, 16, 2},
+    Config{1, 256, 64, 8, 8, 16, 8, 4},   Config{1, 256, 48, 8, 8, 16, 8, 2},
+    Config{1, 128, 64, 8, 8, 8, 8, 4},    Config{1, 128, 48, 8, 8, 8, 8, 2},
     Config{1, 64, 64, 8, 8, 8, 8, 4},     Config{1, 32, 32, 4, 4, 8, 8, 4},
     Config{2, 64, 128, 8, 8, 8, 8, 4},    Config{2, 64, 64, 8, 8, 8, 8, 4},
     Config{2, 64, 96, 8, 8, 8, 8, 4},     Config{4, 64, 64, 8, 8, 8, 8, 4},
@@ -80,67 +84,6 @@ bool fits(const Config& config, const DeviceFacts& facts, DType dtype) {
 /// Registers of a work-item's sums: more than 64 leave no room for the rest.
 bool is_too_large(const Config& config, DType dtype) {
   return config.thread_m * config.thread_n * static_cast<int>(sum_bytes(dtype)) > 64 * 8;
-}
-
-double seconds_of(const Config& config, const Problem& problem, const DeviceFacts& facts) {
-  const Args args = args_of(problem, 0);
-  const double tiles =
-      static_cast<double>(i_count(problem)) * static_cast<double>(tiles_of(args.js, config.j)) *
-      static_cast<double>(tiles_of(args.m, config.m)) * static_cast<double>(tiles_of(args.n, config.n));
-  // A work-group's turns on a compute unit; several share one, so that less than a full last turn counts.
-  const double turns = std::max(tiles / facts.compute_units, 1.0);
-  // A GPU's compute unit needs some 256 work-items to hide how long its instructions take.
-  const double share = facts.is_cpu ? 1 : std::min(1.0, turns * config.threads() / 256);
-  // Fewer sums per work-item, more of its instructions are loads; fewer in a tile, its operands come more
-  // often from the device's cache. Fitted to the H200's times (docs/notes/opencl.md).
-  const double bytes = static_cast<double>(size_of(problem.dtype));
-  const double loads = 0.25 + 2.0 * (1.0 / config.thread_m + 1.0 / config.thread_n) +
-                       29.0 / 4 * std::min(bytes, 4.0) * (1.0 / config.m + 1.0 / config.n);
-  const bool is_wide = problem.dtype == DType::f64 || problem.dtype == DType::complex128;
-  const double rate = facts.clock_hz * (is_wide ? 64 : 128);  // sums of a compute unit
-  const double sums = (is_complex(problem.dtype) ? 4 : 1) * turns * config.j * config.m * config.n *
-                      padded(args.depth, config.chunk * config.teams);
-  // Runs of j shorter than both the row and a sector of 32 bytes are read more than once.
-  const double run = config.j * bytes;
-  const bool batch_first = problem.layout == Layout::batch_first;
-  const double sectors = !batch_first || config.j >= args.js || run >= 32 ? 1 : 32 / run;
-  constexpr double memory_rate = 2e12;
-  const double work = sums * loads / share / rate * (1 + 0.1 * (sectors - 1));
-  const double traffic = sectors * problem.bytes() / memory_rate;
-  const double cpu = facts.is_cpu ? 50 : 1;  // a copy more, by work-items that are run one after the other
-  // One hides most of the other, not all: of tiles that wait for the same bytes the one that wastes less
-  // wins.
-  return 10e-6 + cpu * (std::max(work, traffic) + 0.2 * std::min(work, traffic));
-}
-
-std::string options_for(const Problem& problem, Device device, const Config& config);
-
-/// For experiments: "JxMxN", the only tile that is taken; empty for all.
-std::string only_tile() {
-  const char* const text = std::getenv("KRONSPARSE_OPENCL_TILE");
-  return text == nullptr ? "" : text;
-}
-
-/// Null where none fits, or, for a run, none that does is built.
-const Config* choose(const Problem& problem, Device device, const DeviceFacts& facts) {
-  const Problem rounded = with_rounded_batch(problem);
-  const bool has_runs = problem.layout == Layout::batch_first;
-  const std::string only = only_tile();
-  const Config* best = nullptr;
-  double least = std::numeric_limits<double>::infinity();
-  for (const Config& config : configs) {
-    if (!fits(config, facts, problem.dtype) || is_too_large(config, problem.dtype)) continue;
-    if (config.j > 1 && !has_runs) continue;  // neighbouring j are not neighbours in memory
-    if (config.teams > 1 && problem.operation != Operation::gradient) continue;
-    if (!only.empty() && only != config.to_string()) continue;
-    if (RunScope::is_active() &&
-        !are_built(device, Source::local_memory, options_for(problem, device, config)))
-      continue;
-    const double seconds = seconds_of(config, rounded, facts);
-    if (seconds < least) best = &config;
-    least = std::min(least, seconds);
-  }
-  return best;
 }
 
 /// All outputs: tiles of all widths read the same.
@@ -168,6 +111,102 @@ Orders orders_of(const Problem& problem, const Config& config) {
   return {a, Order::rows};
 }
 
+/// Neighbours that the kernel loads as one vector, at most.
+int vector_of(Order order, const Config& config) {
+  return order == Order::j_then_steps || order == Order::j_then_rows ? std::min(config.j, 4) : 4;
+}
+
+struct Vectors {
+  bool of_a, of_b;
+};
+
+/// Whether the kernel may ever load vectors: not if they do not divide what they lie along. Samples always
+/// may: a later run can have another number of them.
+Vectors vectors_of(const Problem& problem, const Config& config) {
+  const Args args = args_of(problem, 0);
+  const Orders orders = orders_of(problem, config);
+  const bool is_gradient = problem.operation == Operation::gradient;
+  const auto divides = [&](Order order, std::int64_t rows, std::int64_t steps) {
+    const std::int64_t count = order == Order::rows ? rows : order == Order::steps ? steps : args.js;
+    return count % vector_of(order, config) == 0;
+  };
+  constexpr std::int64_t samples = 0;
+  const bool are_steps_apart = problem.layout == Layout::batch_first && args.js > 1;
+  const std::int64_t steps = is_gradient ? samples : are_steps_apart ? 1 : args.depth;
+  return {.of_a = divides(orders.a, is_gradient ? args.m : samples, steps),
+          .of_b = divides(orders.b, args.n, steps)};
+}
+
+double seconds_of(const Config& config, const Problem& problem, const DeviceFacts& facts) {
+  const Args args = args_of(problem, 0);
+  const double tiles =
+      static_cast<double>(i_count(problem)) * static_cast<double>(tiles_of(args.js, config.j)) *
+      static_cast<double>(tiles_of(args.m, config.m)) * static_cast<double>(tiles_of(args.n, config.n));
+  // A work-group's turns on a compute unit; several share one, so that less than a full last turn counts.
+  const double turns = std::max(tiles / facts.compute_units, 1.0);
+  // A GPU's compute unit needs some 256 work-items to hide how long its instructions take.
+  const double share = facts.is_cpu ? 1 : std::min(1.0, turns * config.threads() / 256);
+  // Fewer sums per work-item, more of its instructions are loads; fewer outputs in a tile, x comes more often
+  // from the device's cache; shorter chunks, more barriers; shorter vectors, more loads. Fitted to the H200's
+  // times (docs/notes/opencl.md), as all numbers here.
+  const int vector = vectors_of(problem, config).of_a ? vector_of(orders_of(problem, config).a, config) : 1;
+  double loads = 0.52 + 2.0 * (1.0 / config.thread_m + 1.0 / config.thread_n) + 5.0 / config.m +
+                 35.0 / config.n + 1.0 / config.chunk + 0.3 * (4.0 / vector - 1);
+  // Eight work-items read local memory together: not of two j.
+  if (config.threads() / config.j % 8 != 0) loads *= 1.12;
+  const bool batch_first = problem.layout == Layout::batch_first;
+  if (batch_first && args.js > 1 && config.j == 1) loads *= 2;  // one by one, from lines of their own
+  const bool is_wide = problem.dtype == DType::f64 || problem.dtype == DType::complex128;
+  const double rate = facts.clock_hz * (is_wide ? 64 : 128);  // sums of a compute unit
+  constexpr double ends = 35;                                 // a tile's, in steps of the sum
+  const double sums = (is_complex(problem.dtype) ? 4 : 1) * turns * config.j * config.m * config.n *
+                      (padded(args.depth, config.chunk * config.teams) + ends);
+  // Runs of j shorter than both the row and a sector of 32 bytes are read and written more than once, unless
+  // a cache still has the sector: the more j, the less often.
+  const double run = config.j * static_cast<double>(size_of(problem.dtype));
+  const double groups_of_j = static_cast<double>(tiles_of(args.js, config.j));
+  const double sectors = batch_first ? std::max(std::min({32 / run, groups_of_j, 4.0}), 1.0) : 1;
+  const double bytes = static_cast<double>(problem.bytes());
+  const double again =
+      (sectors - 1) * bytes * 1.75e-12 * std::pow(static_cast<double>(args.js) / 128, 1 + 2 / sectors);
+  const double work = sums * loads / share / rate;
+  const double traffic = bytes / 2.8e12;
+  const double cpu = facts.is_cpu ? 50 : 1;  // a copy more, by work-items that are run one after the other
+  // One hides most of the other, not all: of tiles that wait for the same bytes the one that wastes less
+  // wins.
+  return 10e-6 + cpu * (std::max(work, traffic) + 0.24 * std::min(work, traffic) + again);
+}
+
+std::string options_for(const Problem& problem, Device device, const Config& config);
+
+/// For experiments: "JxMxN" or "JxMxNxCHUNK", the only tile that is taken; empty for all.
+std::string only_tile() {
+  const char* const text = std::getenv("KRONSPARSE_OPENCL_TILE");
+  return text == nullptr ? "" : text;
+}
+
+/// Null where none fits, or, for a run, none that does is built.
+const Config* choose(const Problem& problem, Device device, const DeviceFacts& facts) {
+  const Problem rounded = with_rounded_batch(problem);
+  const bool has_runs = problem.layout == Layout::batch_first;
+  const std::string only = only_tile();
+  const Config* best = nullptr;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Config& config : configs) {
+    if (!fits(config, facts, problem.dtype) || is_too_large(config, problem.dtype)) continue;
+    if (config.j > 1 && !has_runs) continue;  // neighbouring j are not neighbours in memory
+    if (config.teams > 1 && problem.operation != Operation::gradient) continue;
+    if (!only.empty() && !(config.to_string() + "x").starts_with(only + "x")) continue;
+    if (RunScope::is_active() &&
+        !are_built(device, Source::local_memory, options_for(problem, device, config)))
+      continue;
+    const double seconds = seconds_of(config, rounded, facts);
+    if (seconds < least) best = &config;
+    least = std::min(least, seconds);
+  }
+  return best;
+}
+
 /// Whether all places of a tile lie within 2^31 elements of its beginning.
 bool has_short_offsets(const Args& args, const Config& config) {
   const auto reach = [&](std::int64_t row, std::int64_t rows, std::int64_t step, std::int64_t j) {
@@ -186,25 +225,28 @@ bool has_short_offsets(const Args& args, const Config& config) {
 /// 20 numbers that change in no loop go to memory (docs/notes/opencl.md).
 std::string register_limit(const DeviceFacts& facts, const Config& config, DType dtype) {
   constexpr int registers = 65536;  // of a multiprocessor, on all of its GPUs that run OpenCL 1.2
-  const bool is_large = config.threads() >= 192 && config.thread_m * config.thread_n == 64;
+  constexpr int work_items = 512;   // that it should have at a time
+  const bool is_large = config.thread_m * config.thread_n == 64;
   if (facts.platform.find("NVIDIA") == std::string::npos || !is_large || sum_bytes(dtype) > 4) return {};
+  const int resident = work_items / config.threads() * config.threads();
   return message(" -D LIMITS_REGISTERS=1 -cl-nv-maxrregcount={}",
-                 std::min(registers / (2 * config.threads()) / 8 * 8, 248));
+                 std::min(registers / resident / 8 * 8, 248));
 }
 
 std::string options_for(const Problem& problem, Device device, const Config& config) {
   const bool is_gradient = problem.operation == Operation::gradient;
   const Orders orders = orders_of(problem, config);
+  const Vectors vectors = vectors_of(problem, config);
   const bool is_short = has_short_offsets(args_of(problem, is_gradient ? 0 : panel_for(problem)), config);
   return message(
              "{} -D TILE_J={} -D TILE_M={} -D TILE_N={} -D THREAD_M={} -D THREAD_N={} -D CHUNK={} -D "
              "SIDE_M={} "
-             "-D SIDE_N={} -D PASS={} -D A_ORDER={} -D B_ORDER={} -D STORES_M_FIRST={:d} -D OFFSET={} "
-             "-D TEAMS={} -D GROUP={}",
+             "-D SIDE_N={} -D PASS={} -D A_ORDER={} -D B_ORDER={} -D A_VECTORS={:d} -D B_VECTORS={:d} "
+             "-D STORES_M_FIRST={:d} -D OFFSET={} -D TEAMS={} -D GROUP={}",
              common_options(problem, device), config.j, config.m, config.n, config.thread_m, config.thread_n,
              config.chunk, config.side_m, config.side_n, config.pass(), static_cast<int>(orders.a),
-             static_cast<int>(orders.b), stores_m_first(problem), is_short ? "int" : "long", config.teams,
-             config.threads()) +
+             static_cast<int>(orders.b), vectors.of_a, vectors.of_b, stores_m_first(problem),
+             is_short ? "int" : "long", config.teams, config.threads()) +
          register_limit(facts_of(device), config, problem.dtype);
 }
 
@@ -236,6 +278,25 @@ Launch launch_of(const Problem& problem, const Config& config, const DeviceFacts
           .j_vector = std::min(config.j, 4)};
 }
 
+/// With a smaller tile where the driver finds too few registers for this one's work-group.
+std::unique_ptr<Executor> make_executor(const Problem& problem, Device device, const PackedOrder& order,
+                                        const DeviceFacts& facts, const Config& config) {
+  auto kernels = kernels_for(problem, device, config);
+  if (kernels->fit())
+    return std::make_unique<ContractionExecutor>(problem, device, order, std::move(kernels),
+                                                 launch_of(problem, config, facts));
+  DeviceFacts smaller = facts;
+  smaller.work_group = kernels->largest_group;
+  const Config* const next = choose(problem, device, smaller);
+  if (next == nullptr)
+    throw Error(
+        ErrorCode::device,
+        message("opencl: {} runs the kernel for {} with work-groups of {} at most, local needs {} or more; "
+                "KRONSPARSE_IMPL=private needs none",
+                facts.name, problem.to_string(), kernels->largest_group, configs.back().threads()));
+  return make_executor(problem, device, order, facts, *next);
+}
+
 Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
   const DeviceFacts facts = facts_of(device);
   if (std::string reason = dtype_refusal(problem, facts); !reason.empty())
@@ -255,10 +316,8 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
   return {.refusal = {},
           .seconds = seconds_of(*config, problem, facts),
           .packing_seconds = packing_seconds(problem, facts),
-          .make = [problem, device, config, order, facts]() -> std::unique_ptr<Executor> {
-            return std::make_unique<ContractionExecutor>(problem, device, order,
-                                                         kernels_for(problem, device, *config),
-                                                         launch_of(problem, *config, facts));
+          .make = [problem, device, order, facts, config = *config]() {
+            return make_executor(problem, device, order, facts, config);
           }};
 }
 

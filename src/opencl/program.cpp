@@ -1,5 +1,6 @@
 #include "opencl/program.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <future>
@@ -119,14 +120,24 @@ void count(int ProgramCounts::*which) {
   ++(all.counts.*which);
 }
 
+/// Work-items of a work-group that the driver has registers for; the device's limit where it does not say.
+int largest_group_of(cl_kernel kernel, const DeviceState& state) {
+  std::size_t most = 0;
+  if (api().get_kernel_work_group_info(kernel, state.id(), CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most,
+                                       nullptr) != CL_SUCCESS)
+    return state.facts().work_group;
+  return std::min(static_cast<int>(most), state.facts().kernel_group);
+}
+
 /// Null where the program lacks them.
-std::shared_ptr<const Kernels> kernels_in(const Program& program, int group) {
+std::shared_ptr<const Kernels> kernels_in(const Program& program, const DeviceState& state, int group) {
   if (program.get() == nullptr) return nullptr;
   cl_int status = CL_SUCCESS;
   cl_kernel contract = api().create_kernel(program.get(), "contract", &status);
   if (status != CL_SUCCESS) return nullptr;
   cl_kernel pack = api().create_kernel(program.get(), "pack", &status);
-  if (status == CL_SUCCESS) return std::make_shared<const Kernels>(contract, pack, group);
+  if (status == CL_SUCCESS)
+    return std::make_shared<const Kernels>(contract, pack, group, largest_group_of(contract, state));
   static_cast<void>(api().release_kernel(contract));
   return nullptr;
 }
@@ -138,7 +149,7 @@ std::shared_ptr<const Kernels> build(DeviceState& state, Source source, const st
   const std::string key =
       message("{}\n{}\n{}\n{}\n{}", facts.name, facts.platform, facts.version, options, text);
   if (const auto kept = read_cached(key)) {
-    if (auto kernels = kernels_in(Program(from_binary(state, *kept, options)), group)) {
+    if (auto kernels = kernels_in(Program(from_binary(state, *kept, options)), state, group)) {
       count(&ProgramCounts::read);
       return kernels;
     }
@@ -147,7 +158,7 @@ std::shared_ptr<const Kernels> build(DeviceState& state, Source source, const st
   count(&ProgramCounts::compiled);
   const std::vector<unsigned char> binary = binary_of(program.get());
   if (!binary.empty()) write_cached(key, binary);
-  auto kernels = kernels_in(program, group);
+  auto kernels = kernels_in(program, state, group);
   if (kernels == nullptr)
     throw Error(ErrorCode::device, message("opencl: {} lost the kernels of {}", facts.name, purpose));
   return kernels;
@@ -200,7 +211,8 @@ bool are_built(Device device, Source source, const std::string& options) {
   const std::lock_guard looking(all.mutex);
   const auto found = all.kernels.find({device.index, source, options});
   return found != all.kernels.end() &&
-         found->second.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+         found->second.wait_for(std::chrono::seconds(0)) == std::future_status::ready &&
+         found->second.get()->fit();
 }
 
 ProgramCounts program_counts() {

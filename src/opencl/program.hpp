@@ -45,9 +45,12 @@ class Kernel {
 
 /// The kernels of one program: most of the time that one takes to compile is spent before its first line.
 struct Kernels {
-  Kernels(cl_kernel contract_kernel, cl_kernel pack_kernel, int group)
-      : contract(contract_kernel, group), pack(pack_kernel, group) {}
+  Kernels(cl_kernel contract_kernel, cl_kernel pack_kernel, int group, int largest)
+      : contract(contract_kernel, group), pack(pack_kernel, group), largest_group(largest) {}
   Kernel contract, pack;
+  int largest_group;  ///< that the driver runs them with: their registers may leave room for fewer work-items
+
+  [[nodiscard]] bool fit() const noexcept { return contract.group() <= largest_group; }
 };
 
 /// A source compiled with these options for work-groups of `group`. Built at the first call, or read from the
@@ -56,7 +59,7 @@ struct Kernels {
                                                         const std::string& options, int group,
                                                         std::string_view purpose);
 
-/// Whether kernels_of() would find them built.
+/// Whether kernels_of() would find them built, and they fit.
 [[nodiscard]] bool are_built(Device device, Source source, const std::string& options);
 
 /// The refusal of an implementation that a run would have to build kernels for.

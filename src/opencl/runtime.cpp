@@ -204,9 +204,9 @@ std::string why_unusable(int index) {
 
 std::string to_string(const DeviceFacts& facts) {
   constexpr double kibibyte = 1024;
-  return message("{} ({}), {} compute units, {:.0f} GiB, {:.0f} KiB local memory", facts.name, facts.platform,
-                 facts.compute_units,
-                 static_cast<double>(facts.memory_bytes) / (kibibyte * kibibyte * kibibyte),
+  const double memory = static_cast<double>(facts.memory_bytes) / (kibibyte * kibibyte * kibibyte);
+  return message("{} ({}), {} compute units, {}{:.0f} KiB local memory", facts.name, facts.platform,
+                 facts.compute_units, facts.is_cpu ? "" : message("{:.0f} GiB, ", memory),
                  static_cast<double>(facts.local_bytes) / kibibyte);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -24,9 +25,10 @@ struct DeviceFacts {
   std::size_t memory_bytes = 0;
   std::size_t buffer_bytes = 0;  ///< the most that one buffer may have
   std::size_t cache_bytes = 0;
-  std::size_t local_bytes = 0;  ///< of local memory that a work-group may have
-  int work_group = 1;           ///< the most work-items of a work-group
-  int vector_bytes = 16;        ///< of its vector registers, as far as it says
+  std::size_t local_bytes = 0;                         ///< of local memory that a work-group may have
+  int work_group = 1;                                  ///< the most work-items of a work-group
+  int kernel_group = std::numeric_limits<int>::max();  ///< of any kernel's; for tests: drivers say it of each
+  int vector_bytes = 16;                               ///< of its vector registers, as far as it says
   bool has_f64 = false;
   std::string unusable;  ///< why no kernel runs on it; empty when they do
 };
@@ -70,7 +72,8 @@ class DeviceState {
 [[nodiscard]] DeviceFacts facts_of(Device device);
 /// Why opencl:index cannot be used; empty when it can.
 [[nodiscard]] std::string why_unusable(int index);
-/// "PoCL: pthread, 2 compute units, 6.9 GiB, 1024 KiB local memory".
+/// "NVIDIA H200 (NVIDIA CUDA), 132 compute units, 140 GiB, 48 KiB local memory". Without the memory of CPUs:
+/// drivers count what is free at the moment, and what was tuned and profiled is kept under this text.
 [[nodiscard]] std::string to_string(const DeviceFacts& facts);
 
 /// The device of a context of the caller's; the same one every time.

@@ -68,7 +68,10 @@ TEST_F(Choice, RunsOfJAreAsLongAsTheBlocksAllow) {
   EXPECT_EQ(tile("2x48x48x64"), "8x32x48 limited");
   EXPECT_EQ(tile("1x64x64x32"), "8x32x64 limited");
   EXPECT_EQ(tile("1x1024x1024x32"), "4x64x64 limited");
-  EXPECT_EQ(tile("96x96x96x4"), "4x64x48 limited");
+  EXPECT_EQ(tile("1x512x128x128"), "8x32x64 limited");
+  EXPECT_EQ(tile("96x96x96x4"), "2x64x96 limited");
+  EXPECT_EQ(tile("96x128x128x4"), "4x64x64 limited");
+  EXPECT_EQ(tile("1x192x768x6"), "2x64x96 limited");
   EXPECT_EQ(tile("1x512x512x2"), "2x64x128 limited");
   EXPECT_EQ(tile("1x1024x1024x1"), "1x128x128 limited");
 }
@@ -76,10 +79,25 @@ TEST_F(Choice, RunsOfJAreAsLongAsTheBlocksAllow) {
 /// A sector holds 16 j of half types.
 TEST_F(Choice, TilesOfHalfTypesAreChosenByTheirBytes) {
   const auto tile = [](const std::string& sizes) { return tile_of("f16 batch_first B=25088 " + sizes); };
-  EXPECT_EQ(tile("1x64x64x32"), "16x32x32 limited");
-  EXPECT_EQ(tile("1x64x64x8"), "8x32x64 limited");
-  EXPECT_EQ(tile("96x96x96x4"), "4x64x48 limited");
+  EXPECT_EQ(tile("1x512x128x128"), "16x16x64 limited");
+  EXPECT_EQ(tile("2x48x48x64"), "16x16x48 limited");
+  EXPECT_EQ(tile("1x192x192x32"), "8x32x64 limited");
+  EXPECT_EQ(tile("12x1024x1024x4"), "4x64x64 limited");
   EXPECT_EQ(tile_of("bf16 batch_last B=25088 1x64x64x32"), "1x256x64 limited");
+}
+
+/// For experiments; a tile that there is none of is refused with its name.
+TEST_F(Choice, OneTileCanBeAskedFor) {
+  const char* const variable = "KRONSPARSE_OPENCL_TILE";
+  const std::string problem = "f32 batch_last B=25088 1x64x64x32";
+  setenv(variable, "1x128x128", 1);
+  EXPECT_EQ(tile_of(problem), "1x128x128 limited");
+  setenv(variable, "1x12", 1);
+  for (const Candidate& candidate : candidates(Problem::parse(problem), opencl_0)) {
+    if (candidate.implementation != "local") continue;
+    EXPECT_EQ(candidate.refusal, "KRONSPARSE_OPENCL_TILE=1x12 leaves no tile for NVIDIA H200");
+  }
+  unsetenv(variable);
 }
 
 /// Sums of eight bytes would not fit the limit, and other drivers do not know the option.

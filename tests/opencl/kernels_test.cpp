@@ -125,9 +125,9 @@ TEST_F(Kernels, LargeTilesStayInsideToo) {
 /// Vectors of half types are words that hold two of them; 16 neighbouring j are a sector.
 TEST_F(Kernels, LargeTilesOfHalfTypesStayInsideToo) {
   const MadeUpGpu gpu(become_small_gpu, "-D IS_CPU=1 -D LIMITS_REGISTERS=1");
-  for (const char* problem :
-       {"f16 batch_first B=40 1x48x20x16", "bf16 batch_first B=70 1x64x24x2",
-        "f16 batch_first B=70 1x44x24x1", "bf16 batch_last B=76 1x43x24x2", "f16 batch_last B=75 1x48x24x1"})
+  for (const char* problem : {"f16 batch_first B=40 1x48x20x16", "bf16 batch_first B=70 1x64x24x2",
+                              "f16 batch_first B=70 1x44x24x1", "bf16 batch_last B=76 1x43x24x2",
+                              "f16 batch_last B=75 1x48x24x1", "bf16 batch_first B=40 1x48x18x3"})
     for (const std::size_t front : {std::size_t{64}, std::size_t{3}})
       expect_stays_inside<std::uint16_t>(problem, "local", front);
 }

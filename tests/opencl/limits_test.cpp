@@ -1,5 +1,6 @@
 // Devices that are made up: little local memory, small work-groups, no f64.
 #include "../unit/expect_error.hpp"
+#include "opencl/program.hpp"
 #include "opencl/runtime.hpp"
 #include "opencl_test.hpp"
 
@@ -100,10 +101,44 @@ TEST_F(Limits, SmallTilesComputeTheSame) {
   }
 }
 
+/// A kernel may need so many registers that the driver runs it with smaller work-groups than the device has.
+TEST_F(Limits, KernelsThatNeedTooManyRegistersGiveWayToSmallerTiles) {
+  const Problem problem = Problem::parse("f32 batch_last B=70 1x40x33x1");
+  const Numbers<float> numbers(problem);
+  {
+    const PretendedDevices pretended([](DeviceFacts& facts) { facts.kernel_group = 16; });
+    opencl::forget_programs();
+    EXPECT_EQ(computed(problem, numbers, opencl_0, "local"), numbers.y);
+  }
+  const PretendedDevices pretended([](DeviceFacts& facts) {
+    facts.name = "Toy";
+    facts.kernel_group = 8;
+  });
+  opencl::forget_programs();
+  expect_error(ErrorCode::device,
+               "opencl: Toy runs the kernel for f32 batch_last B=70 1x40x33x1 with work-groups of 8 at most, "
+               "local needs 16 or more; KRONSPARSE_IMPL=private needs none",
+               [&] { static_cast<void>(computed(problem, numbers, opencl_0, "local")); });
+  EXPECT_EQ(computed(problem, numbers, opencl_0, "private"), numbers.y);
+  opencl::forget_programs();
+}
+
 TEST_F(Limits, WithoutADriverEverythingElseWorks) {
   const PretendedDevices pretended("there is no driver today");
   EXPECT_EQ(why_unusable(opencl_0), "there is no driver today");
   for (const DeviceInfo& info : devices()) EXPECT_NE(info.device.backend, Backend::opencl);
+}
+
+/// What is kept on disk for a device is found by its description, whatever else the machine does.
+TEST_F(Limits, TheDescriptionOfACpuDoesNotChangeWithItsFreeMemory) {
+  DeviceFacts facts = opencl::facts_of(opencl_0);
+  const auto description = [&](bool is_cpu, std::size_t bytes) {
+    facts.is_cpu = is_cpu;
+    facts.memory_bytes = bytes;
+    return to_string(facts);
+  };
+  EXPECT_EQ(description(true, std::size_t{8} << 30), description(true, std::size_t{9} << 30));
+  EXPECT_NE(description(false, std::size_t{8} << 30), description(false, std::size_t{9} << 30));
 }
 
 TEST_F(Limits, DevicesAreFoundByTheirDescription) {

@@ -9,7 +9,9 @@ from bench_helpers import row, run_record, write
 from kronsparse.bench import report
 from kronsparse.bench.__main__ import main
 from kronsparse.bench.numbers import filled
+from kronsparse.bench.reporting.document import to_markdown
 from kronsparse.bench.reporting.number_tables import TABLES
+from kronsparse.bench.results.rows import read_rows
 
 SOURCE = Path(os.environ.get("KRONSPARSE_SOURCE", Path(__file__).parents[2]))
 needs_results = pytest.mark.skipif(
@@ -43,6 +45,21 @@ def test_the_report_of_the_documents_is_what_its_command_makes(tmp_path):
     for ending in (".md", ".html"):
         expected = (SOURCE / "docs" / f"report{ending}").read_text()
         assert (tmp_path / f"report{ending}").read_text() == expected, ending
+
+
+@needs_results
+def test_an_opencl_device_has_a_section_and_goals_of_its_own():
+    rows = read_rows(SOURCE / "results" / "h200-opencl.jsonl")
+    f32 = [one for one in rows if one.get("dtype") == "f32"]
+    halves = [
+        {**one, "problem": one["problem"].replace("f32 ieee", "f16"), "dtype": "f16", "mode": ""}
+        | {"median_s": one["median_s"] / 2}
+        for one in f32
+    ]
+    text = to_markdown(report.build([rows[0], *f32, *halves]))
+    section = text.split("## OpenCL\n")[1].split("\n## ")[0]
+    assert "| f16 | batch_last | 64 | 0.50 | 0.5 |" in section and "time / f32's, median" in section
+    assert "(target 2.2: " in text and "(target 1.6: " in text
 
 
 @needs_results

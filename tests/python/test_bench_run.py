@@ -577,6 +577,16 @@ def test_bench_opencl_checks_times_and_goes_on(tmp_path, capsys, monkeypatch):
     measured = [row for row in read_rows(rows) if row["record"] == "row"]
     assert len(measured) == 16, "two patterns, two layouts, two dtypes, two devices, each once"
     assert all(row["status"] == "ok" and row["error_worst"] < 1 for row in measured), measured
+    tiles = tmp_path / "tiles.jsonl"
+    tried = ["--suite", "2x12x5x4", "--tiles", "4x16x16,1x16x16", "--out", str(tiles)]
+    monkeypatch.setattr(sys, "argv", [*call, *tried])
+    assert bench.main() == 0
+    measured = [row for row in read_rows(tiles) if row["record"] == "row"]
+    assert [(row["layout"], row["spelling"]) for row in measured] == [
+        ("batch_first", "4x16x16"),
+        ("batch_last", "1x16x16"),
+    ]
+    assert all(row["implementation"] == "local" and row["status"] == "ok" for row in measured), measured
     # One element is expected to be another than the device has: the sums that it is a term of must be wrong.
     right = bench.Repeated.elements
     monkeypatch.setattr(bench.Repeated, "elements", lambda self, at: right(self, at) + 0.01 * (at == 3))

@@ -18,6 +18,7 @@ from kronsparse.bench.errors import RefusalError
 from kronsparse.bench.reporting import (
     chains_section,
     models_section,
+    opencl_section,
     own_sections,
     paper_sections,
     weights_table,
@@ -88,6 +89,7 @@ def build(rows: Sequence[Row], title: str | None = None) -> Document:
         sections.append(own_sections.floor_distance(measured, found))
         sections.append(own_sections.where_we_lose(measured, found))
     sections += [*chains_section.sections(rows), *models_section.sections(rows)]
+    sections += opencl_section.sections(rows)
     sections += [*small_sections(rows), training(rows), *weights_table.sections(rows)]
     if found and targets_of(rows):
         sections += target_sections(rows, measured)

@@ -51,18 +51,25 @@
 #define LARGER(one, other) ((one) > (other) ? (one) : (other))
 #define LOCAL_ELEMENTS LARGER(BUFFERS, LARGER(STAGE, ADDED))
 
-// What is on its way to local memory: an element, or a word with two neighbours of a half type. Words are taken apart
-// when they have arrived: whatever is done to them before waits for them.
+// What is on its way to local memory: an element, or a word with two neighbours of a half type, where vectors are
+// loaded (A_VECTORS, B_VECTORS: whether the sizes of a problem allow any). Words are taken apart when they have arrived:
+// whatever is done to them before waits for them.
+#define IN_RAW(vectors) (IS_HALF && (vectors) ? 2 : 1)
 #if IS_HALF
 typedef uint Raw;
-#define IN_RAW 2
-INLINE void bring(Raw* raws, int e, const global Element* from) { raws[e / 2] |= (uint)*from << e % 2 * 16; }
-INLINE Sum arrived(const Raw* raws, int e) { return number_of((ushort)(raws[e / 2] >> e % 2 * 16)); }
+INLINE void bring(Raw* raws, int e, const global Element* from, const int in_raw) {
+  if (in_raw == 2)
+    raws[e / 2] |= (uint)*from << e % 2 * 16;
+  else
+    raws[e] = *from;
+}
+INLINE Sum arrived(const Raw* raws, int e, const int in_raw) {
+  return number_of((ushort)(in_raw == 2 ? raws[e / 2] >> e % 2 * 16 : raws[e]));
+}
 #else
 typedef Sum Raw;
-#define IN_RAW 1
-INLINE void bring(Raw* raws, int e, const global Element* from) { raws[e] = load(from, 0); }
-INLINE Sum arrived(const Raw* raws, int e) { return raws[e]; }
+INLINE void bring(Raw* raws, int e, const global Element* from, const int in_raw) { raws[e] = load(from, 0); }
+INLINE Sum arrived(const Raw* raws, int e, const int in_raw) { return raws[e]; }
 #endif
 
 // A work-item brings runs of VECTOR neighbours at a time, by one load where memory is aligned for that.
@@ -136,8 +143,9 @@ INLINE void fetch_vector(Raw* raws, const global Element* from, const int count)
 
 // Runs that are vectors exist as a whole or not at all.
 INLINE void fetch(Raw* raws, const global Element* from, const Strides strides, int rows_left, int steps_left,
-                  int js_left, const bool is_aligned, const int rows, const int order) {
+                  int js_left, const bool is_aligned, const int rows, const int order, const bool vectors) {
   const int vector = VECTOR(order);
+  const int in_raw = IN_RAW(vectors);
 UNROLL
   for (int turn = 0; turn < COUNT(rows, order); ++turn) {
     const Spot spot = spot_of(turn, rows, order);
@@ -151,31 +159,33 @@ UNROLL
                                                 : strides.j;
     const global Element* const begin =
         from + (spot.row * strides.row + spot.step * strides.step + spot.j * strides.j) * ELEMENT_PARTS;
-    Raw* const run = raws + turn * vector / IN_RAW;
-    if (!IS_COMPLEX && is_aligned && exists) {
+    Raw* const run = raws + turn * vector / in_raw;
+    if (!IS_COMPLEX && vectors && is_aligned && exists) {
       fetch_vector(run, begin, vector);
       continue;
     }
 UNROLL
-    for (int e = 0; e < vector / IN_RAW; ++e) run[e] = (Raw)0;
+    for (int e = 0; e < vector / in_raw; ++e) run[e] = (Raw)0;
 UNROLL
     for (int e = 0; e < vector; ++e)
-      if (exists && e < left) bring(run, e, begin + e * apart * ELEMENT_PARTS);
+      if (exists && e < left) bring(run, e, begin + e * apart * ELEMENT_PARTS, in_raw);
   }
 }
 
 INLINE void put(local Sum* to, const Raw* raws, const int rows, const int pitch, const int plane, const int order,
-                const bool conjugates) {
+                const bool conjugates, const bool vectors) {
   const int vector = VECTOR(order);
+  const int in_raw = IN_RAW(vectors);
 UNROLL
   for (int turn = 0; turn < COUNT(rows, order); ++turn) {
     const Spot spot = spot_of(turn, rows, order);
     if (!is_spot(turn, rows, order)) continue;
-    const Raw* const run = raws + turn * vector / IN_RAW;
+    const Raw* const run = raws + turn * vector / in_raw;
 #if !IS_COMPLEX
     if (order == ROWS_FIRST) {
       *(local JOIN(REAL, 4)*)(to + spot.j * plane + spot.step * pitch + spot.row) =
-          (JOIN(REAL, 4))(arrived(run, 0), arrived(run, 1 % vector), arrived(run, 2 % vector), arrived(run, 3 % vector));
+          (JOIN(REAL, 4))(arrived(run, 0, in_raw), arrived(run, 1 % vector, in_raw), arrived(run, 2 % vector, in_raw),
+                          arrived(run, 3 % vector, in_raw));
       continue;
     }
 #endif
@@ -184,7 +194,7 @@ UNROLL
       const int row = spot.row + (order == ROWS_FIRST ? e : 0);
       const int step = spot.step + (order == STEPS_FIRST ? e : 0);
       const int j = spot.j + (IS_J_FIRST(order) ? e : 0);
-      const Sum value = arrived(run, e);
+      const Sum value = arrived(run, e, in_raw);
       to[j * plane + step * pitch + SWAPPED(row, step, order)] = conjugates ? conjugate(value) : value;
     }
   }
@@ -252,8 +262,8 @@ kernel WORK_GROUP void contract(const global Element* a, const global Element* b
   const int in_j = thread % (THREADS_M * THREADS_N);
   const int in_block = in_j % (SIDE_M * SIDE_N);
   const int block = in_j / (SIDE_M * SIDE_N);
-  const int thread_m = in_block % SIDE_M + SIDE_M * (block % (THREADS_M / SIDE_M));
-  const int thread_n = in_block / SIDE_M + SIDE_N * (block / (THREADS_M / SIDE_M));
+  const int thread_m = in_block % SIDE_M + SIDE_M * (block / (THREADS_N / SIDE_N));
+  const int thread_n = in_block / SIDE_M + SIDE_N * (block % (THREADS_N / SIDE_N));
 
   Sum sums[THREAD_M][THREAD_N];
 UNROLL
@@ -261,8 +271,8 @@ UNROLL
 UNROLL
     for (int s = 0; s < THREAD_N; ++s) sums[r][s] = (Sum)0;
 
-  Raw a_raws[COUNT(TILE_M, A_ORDER) * VECTOR(A_ORDER) / IN_RAW];
-  Raw b_raws[COUNT(TILE_N, B_ORDER) * VECTOR(B_ORDER) / IN_RAW];
+  Raw a_raws[COUNT(TILE_M, A_ORDER) * VECTOR(A_ORDER) / IN_RAW(A_VECTORS)];
+  Raw b_raws[COUNT(TILE_N, B_ORDER) * VECTOR(B_ORDER) / IN_RAW(B_VECTORS)];
   const bool is_a_aligned = args->loads_a_vectors;
   const bool is_b_aligned = args->loads_b_vectors;
   // Every team takes as many turns, since all wait at the same barriers; chunks beyond the end are zeros. Turns
@@ -272,12 +282,12 @@ UNROLL
   a += TEAM * CHUNK * args->a_depth * ELEMENT_PARTS;
   b += TEAM * CHUNK * args->b_depth * ELEMENT_PARTS;
   const int first_steps = turns > 1 ? CHUNK : AT_MOST(last_steps, CHUNK);
-  fetch(a_raws, a, a_strides, rows_m, first_steps, js, is_a_aligned, TILE_M, A_ORDER);
-  fetch(b_raws, b, b_strides, rows_n, first_steps, js, is_b_aligned, TILE_N, B_ORDER);
+  fetch(a_raws, a, a_strides, rows_m, first_steps, js, is_a_aligned, TILE_M, A_ORDER, A_VECTORS);
+  fetch(b_raws, b, b_strides, rows_n, first_steps, js, is_b_aligned, TILE_N, B_ORDER, B_VECTORS);
   local Sum* const buffers = memory + TEAM * 2 * BUFFER;
   local Sum* buffer = buffers;
-  put(buffer, a_raws, TILE_M, A_PITCH, A_PLANE, A_ORDER, false);
-  put(buffer + TILE_J * A_PLANE, b_raws, TILE_N, B_PITCH, B_PLANE, B_ORDER, conjugates_b);
+  put(buffer, a_raws, TILE_M, A_PITCH, A_PLANE, A_ORDER, false, A_VECTORS);
+  put(buffer + TILE_J * A_PLANE, b_raws, TILE_N, B_PITCH, B_PLANE, B_ORDER, conjugates_b, B_VECTORS);
   barrier(CLK_LOCAL_MEM_FENCE);
   for (; turns > 0; --turns) {
     const bool is_more = turns > 1;
@@ -285,8 +295,8 @@ UNROLL
     if (is_more) {
       a += TEAMS * CHUNK * args->a_depth * ELEMENT_PARTS;
       b += TEAMS * CHUNK * args->b_depth * ELEMENT_PARTS;
-      fetch(a_raws, a, a_strides, rows_m, next, js, is_a_aligned, TILE_M, A_ORDER);
-      fetch(b_raws, b, b_strides, rows_n, next, js, is_b_aligned, TILE_N, B_ORDER);
+      fetch(a_raws, a, a_strides, rows_m, next, js, is_a_aligned, TILE_M, A_ORDER, A_VECTORS);
+      fetch(b_raws, b, b_strides, rows_n, next, js, is_b_aligned, TILE_N, B_ORDER, B_VECTORS);
     }
     const local Sum* const a_tile = buffer + thread_j * A_PLANE + thread_m * 4;
     const local Sum* const b_tile = buffer + TILE_J * A_PLANE + thread_j * B_PLANE + thread_n * 4;
@@ -303,8 +313,8 @@ UNROLL
     }
     if (is_more) {
       buffer = buffer == buffers ? buffers + BUFFER : buffers;
-      put(buffer, a_raws, TILE_M, A_PITCH, A_PLANE, A_ORDER, false);
-      put(buffer + TILE_J * A_PLANE, b_raws, TILE_N, B_PITCH, B_PLANE, B_ORDER, conjugates_b);
+      put(buffer, a_raws, TILE_M, A_PITCH, A_PLANE, A_ORDER, false, A_VECTORS);
+      put(buffer + TILE_J * A_PLANE, b_raws, TILE_N, B_PITCH, B_PLANE, B_ORDER, conjugates_b, B_VECTORS);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
   }

@@ -411,8 +411,12 @@ def kernel(groups: Groups, words: Sequence[str]) -> str:
 
 
 def opencl(groups: Groups, words: Sequence[str]) -> str:
-    """An OpenCL device `over-floor` or `over-cpu`."""
-    tables = {"over-floor": opencl_section.over_floor, "over-cpu": opencl_section.over_cpu}
+    """An OpenCL device `over-floor`, `over-f32` or `over-cpu`."""
+    tables = {
+        "over-floor": opencl_section.over_floor,
+        "over-f32": opencl_section.over_f32,
+        "over-cpu": opencl_section.over_cpu,
+    }
     return markdown_table(tables[words[0]](_joined(groups)))
 
 

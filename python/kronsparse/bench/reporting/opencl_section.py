@@ -1,12 +1,12 @@
-"""The tables of `tools/bench-opencl`: an OpenCL device over the floor, and over the CPU backend."""
+"""The tables of `tools/bench-opencl`: over the floor, half types over f32, all over the CPU backend."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
 
-from kronsparse.bench.reporting.document import Table
-from kronsparse.bench.results.rows import OURS, Row
+from kronsparse.bench.reporting.document import Section, Table
+from kronsparse.bench.results.rows import OURS, Row, is_opencl
 from kronsparse.checks import LAYOUTS
 
 
@@ -14,6 +14,14 @@ def over_floor(rows: Sequence[Row]) -> Table:
     """Times over the larger of bytes at the copy rate and flops at the rate of f32 products."""
     ours = _timed(rows, OURS)
     return _table("time / floor", ours, lambda row: float(row["median_s"] / row["floor_s"]))
+
+
+def over_f32(rows: Sequence[Row]) -> Table:
+    """Times of half types over those of f32 on the same pattern."""
+    ours = _timed(rows, OURS)
+    f32 = {_place(row): row for row in ours if row["dtype"] == "f32"}
+    halves = [row for row in ours if row["dtype"] in ("f16", "bf16") and _place(row) in f32]
+    return _table("time / f32's", halves, lambda row: float(row["median_s"] / f32[_place(row)]["median_s"]))
 
 
 def over_cpu(rows: Sequence[Row]) -> Table:
@@ -25,6 +33,18 @@ def over_cpu(rows: Sequence[Row]) -> Table:
         ours,
         lambda row: float(row["median_s"] / cpu[row["problem"]]["median_s"]),
     )
+
+
+def sections(rows: Sequence[Row]) -> list[Section]:
+    """What a report says of an OpenCL device beyond what it says of all: empty for others."""
+    if not any(is_opencl(row) for row in rows if row["record"] == "run"):
+        return []
+    tables = [over_floor(rows), over_f32(rows), over_cpu(rows)]
+    return [Section("OpenCL", [table for table in tables if table.rows])]
+
+
+def _place(row: Row) -> tuple[object, ...]:
+    return (row["layout"], row["pattern"], row["batch"])
 
 
 def _timed(rows: Sequence[Row], contender: str) -> list[Row]:

@@ -10,7 +10,7 @@ from kronsparse.bench.reporting.document import Document, Section, Table, to_mar
 from kronsparse.bench.reporting.exam_section import grid_section, random_section
 from kronsparse.bench.reporting.layer_table import training
 from kronsparse.bench.results.dataset import Measured, collect, halves_over_f32, kinds, latest, of_kind
-from kronsparse.bench.results.rows import OURS, Row, device_of, is_cpu, last_run
+from kronsparse.bench.results.rows import OURS, Row, device_of, is_cpu, is_opencl, last_run
 from kronsparse.bench.results.statistics import median, wins
 from kronsparse.bench.results.targets import (
     ANYONE,
@@ -19,6 +19,7 @@ from kronsparse.bench.results.targets import (
     CPU_TARGETS,
     EAGER,
     GPU_TARGETS,
+    OPENCL_TARGETS,
     Target,
 )
 from kronsparse.checks import LAYOUTS
@@ -65,7 +66,10 @@ def machine_text(run: Row, commits: Sequence[str] = ()) -> str:
 
 def targets_of(rows: Sequence[Row]) -> dict[tuple[str, str, str], Target]:
     """Targets are for certain patterns: where no run was of those there are none. Older files are."""
-    suite, targets = ("cpu-targets", CPU_TARGETS) if is_cpu(last_run(rows)) else ("sample", GPU_TARGETS)
+    last = last_run(rows)
+    suite, targets = ("cpu-targets", CPU_TARGETS) if is_cpu(last) else ("sample", GPU_TARGETS)
+    if is_opencl(last):
+        targets = OPENCL_TARGETS
     runs = [row for row in rows if row.get("record") == "run"]
     return targets if any(run.get("suite", suite) == suite for run in runs) else {}
 

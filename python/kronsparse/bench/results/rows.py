@@ -127,6 +127,15 @@ def is_cpu(run: Row) -> bool:
     return "gpu" not in run["machine"] or run["machine"]["gpu"].startswith("none")
 
 
+def is_opencl(run: Row) -> bool:
+    """Whether a run was made through OpenCL.
+
+    >>> is_opencl({"device": "opencl:1"})
+    True
+    """
+    return str(run.get("device", "")).startswith("opencl")
+
+
 def device_of(run: Row) -> str:
     """The device that a run was made on: a GPU, or a CPU with so many threads.
 
