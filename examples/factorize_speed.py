@@ -1,5 +1,5 @@
-"""How long factorisation takes here: as sizes double, on a large layer, with one thread and all, on a device of
-torch, and beside lazylinop.
+"""How long factorisation takes here: as sizes double, on a large layer, with one thread and all, on a device
+of torch, and beside lazylinop.
 
 python examples/factorize_speed.py [--only sizes,layer,threads,lazylinop] [--device cuda] [--largest 4096]
                                    [--rows rows.jsonl]

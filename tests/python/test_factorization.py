@@ -6,14 +6,16 @@ import itertools
 import math
 import os
 import runpy
+import subprocess
+import sys
 
 import kronsparse
 import numpy as np
 import pytest
-from kronsparse import Chain, algebra, butterfly, factorize, monarch
+from kronsparse import Chain, KSOperator, algebra, butterfly, factorize, monarch
 from kronsparse.chains import as_chain
 from kronsparse.least_squares import improved, round_to
-from scipy import linalg, optimize
+from scipy import linalg, optimize, sparse
 
 DTYPES = [np.float32, np.float64, np.complex64, np.complex128]
 CHAINS = [
@@ -348,6 +350,75 @@ def test_progress_and_what_it_throws():
 
     with pytest.raises(KeyboardInterrupt):
         factorize(random((128, 128)), "butterfly", progress=stop)
+
+
+@pytest.mark.parametrize(
+    "chain", ["low_rank(rank=64)", "monarch(blocks=64, rank=4)", "butterfly", "kaleidoscope"]
+)
+def test_control_c_ends_it(chain):
+    program = f"""
+import signal, sys, threading, time
+import numpy as np, kronsparse
+size = 512 if {chain!r} == "kaleidoscope" else 2048
+w = np.random.default_rng(0).normal(size=(size, size))
+def interrupt():
+    time.sleep(0.3)
+    signal.raise_signal(signal.SIGINT)
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    while True:
+        kronsparse.factorize(w, {chain!r}, polish=50)
+except KeyboardInterrupt:
+    print("ended", kronsparse.factorize(w[:64, :64], "butterfly").error < 1)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100
+    )
+    assert done.stdout == "ended True\n"
+
+
+def test_matrices_of_all_kinds():
+    w = random((16, 16))
+    expected = factorize(w, "butterfly").error
+    assert factorize(KSOperator([w[None, :, :, None]]), "butterfly").error == pytest.approx(expected)
+    assert factorize(sparse.linalg.aslinearoperator(w), "butterfly").error == pytest.approx(expected)
+    assert factorize(sparse.csr_array(w), "butterfly").error == expected
+    assert factorize(w.tolist(), "butterfly").error == expected
+    assert factorize(w.astype(">f8"), "butterfly").error == expected
+    assert factorize(np.repeat(w, 2, axis=1)[:, ::2], "butterfly").error == expected
+
+    class LazyLinOp:  # lazylinop's have this, and no array interface
+        shape, ndim = w.shape, 2
+
+        def toarray(self):
+            return w
+
+    assert factorize(LazyLinOp(), "butterfly").error == expected
+    found = factorize(w, "butterfly")
+    assert found.rounded(LazyLinOp()).error == found.rounded(w).error
+
+
+def test_tensors_of_torch():
+    torch = pytest.importorskip("torch")
+    w = torch.randn(16, 16, dtype=torch.complex64)
+    expected = factorize(w.numpy(), "butterfly").error
+    assert factorize(w.requires_grad_(), "butterfly").error == expected
+    conjugated = factorize(w.detach().conj(), "butterfly")
+    assert error_of(w.detach().numpy().conj(), conjugated.factors) == pytest.approx(expected, rel=1e-5)
+    half = w.detach().real.to(torch.bfloat16)
+    assert factorize(half, "butterfly").error == factorize(half.float().numpy(), "butterfly").error
+
+
+def test_arrays_on_a_device_are_named():
+    class OnDevice:
+        def __dlpack__(self, **options):
+            raise AssertionError("read")
+
+        def __dlpack_device__(self):
+            return 2, 0
+
+    with pytest.raises(ValueError, match="w: an array on a device given, must be in host memory"):
+        factorize(OnDevice(), "butterfly")
 
 
 def test_budgets():
