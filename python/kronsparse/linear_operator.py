@@ -228,8 +228,8 @@ _OF_ELEMENTS = (
 def _as_operator(x: Any) -> Any:
     if not isinstance(x, LinearOperator):
         raise TypeError(
-            f"x: {type(x).__name__} given, must be an operator; scipy.sparse.linalg.aslinearoperator makes one "
-            "of a matrix, kronsparse.interchange.from_lazylinop one of lazylinop's"
+            f"x: {type(x).__name__} given, must be an operator; scipy.sparse.linalg.aslinearoperator makes "
+            "one of a matrix, kronsparse.interchange.from_lazylinop one of lazylinop's"
         )
     return x
 

@@ -492,12 +492,12 @@ def _type1(n: int, target: _Target, name: str) -> Transform:
     """A Fourier transform of the inputs and their mirror image."""
     k = np.arange(n)
     size = 2 * (n - 1) if name == "dct" else 2 * (n + 1)
-    if not is_smooth(size):
+    if not is_smooth(size):  # angles are reduced first, for large ones are rounded more
         if name == "dct":
-            matrix = 2 * np.cos(np.pi * np.outer(k, k) / (n - 1))
+            matrix = 2 * np.cos(2 * np.pi * (np.outer(k, k) % size) / size)
             matrix[:, [0, -1]] /= 2
         else:
-            matrix = 2 * np.sin(np.pi * np.outer(k + 1, k + 1) / (n + 1))
+            matrix = 2 * np.sin(2 * np.pi * (np.outer(k + 1, k + 1) % size) / size)
         return Transform([matrix[None, :, :, None]], device=target.device)
     if name == "dct":
         inputs = np.concatenate([k, k[-2:0:-1]])

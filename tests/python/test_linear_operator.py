@@ -248,7 +248,7 @@ def test_copies_and_pickles():
 
 
 def test_numpys_functions():
-    """np.dot of an object multiplies elementwise, and np.kron, np.hstack and others take it for one element."""
+    """np.dot of an object multiplies elementwise; np.kron, np.hstack and others take it for one element."""
     op = make()
     dense = op.to_dense()
     x = integers((12, 3))
@@ -292,7 +292,7 @@ def test_numbers_of_any_kind_and_sums():
         lambda: op + 1,
     ):
         with pytest.raises(
-            TypeError, match="x: (ndarray|int) given, must be an operator; .*aslinearoperator"
+            TypeError, match=r"x: (ndarray|int) given, must be an operator; .*aslinearoperator"
         ):
             wrong()
     for wrong in (lambda: op @ object(), lambda: object() @ op):

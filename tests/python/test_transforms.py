@@ -102,6 +102,14 @@ def test_transforms_are_linear_operators(make):
         assert turned.real.dtype == np.float64
 
 
+@pytest.mark.parametrize("name", ["dct", "dst"])
+def test_type_1_of_large_sizes_with_other_primes(name):
+    x = np.random.default_rng(0).normal(size=1000)
+    expected = getattr(scipy.fft, name)(x, type=1)
+    got = getattr(transforms, name)(1000, 1) @ x
+    assert np.abs(got - expected).max() < 2e-14 * np.abs(expected).max()
+
+
 def test_radices_are_those_that_a_device_likes_best(monkeypatch):
     """The operator multiplies on that device, too."""
     asked = []
