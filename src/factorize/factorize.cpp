@@ -201,9 +201,10 @@ class Run {
   }
 
   /// What rounding makes of a split's error: what is taken off for the lower bound, and what factors have.
+  /// Taken off are 4·(b + c) units of a block's squares, where those beyond rank 1 are at least a 16th.
   [[nodiscard]] double rounding_at(std::size_t split) const {
     const auto [left, right] = parts_at(split);
-    return (4 * static_cast<double>(left.b + right.c) * std::numeric_limits<double>::epsilon()) +
+    return (32 * static_cast<double>(left.b + right.c) * std::numeric_limits<double>::epsilon()) +
            (16 * static_cast<double>(std::numeric_limits<RealOf<T>>::epsilon()));
   }
 

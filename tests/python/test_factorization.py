@@ -79,7 +79,7 @@ def test_bounds_and_errors_are_what_they_say(chain, dtype):
             assert found.lower_bound - tolerance <= polished.error <= found.error + tolerance
     splits = len(found.split_errors)
     left = factorize(w, chain)
-    assert left.upper_bound <= math.sqrt(max(splits, 1)) * left.lower_bound + 4 * tolerance
+    assert left.upper_bound <= math.sqrt(max(splits, 1)) * left.lower_bound + 16 * tolerance
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex128], ids=lambda dtype: np.dtype(dtype).name)
