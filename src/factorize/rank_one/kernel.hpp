@@ -25,10 +25,10 @@ inline constexpr double epsilon = 0x1p-52;
 /// Rows of a tile, whose sums are kept in registers.
 #if KRONSPARSE_VECTOR_BYTES == 64 || defined(__aarch64__)
 template <class Number>
-inline constexpr int tile_rows = parts<Number> == 1 ? 4 : 2;
+inline constexpr int rows_of_tile = parts<Number> == 1 ? 4 : 2;
 #else
 template <class Number>
-inline constexpr int tile_rows = 2;
+inline constexpr int rows_of_tile = 2;
 #endif
 
 template <class Number, class Real>
@@ -253,7 +253,7 @@ class RankOneBlocks {
   }
   template <int rows>
   void add_row_of_tiles(int64_t row, const Number* panel, int64_t panels, bool is_first) const {
-    constexpr int side = tile_rows<Number>;
+    constexpr int side = rows_of_tile<Number>;
     const Number* const left = panel + row * panel_;
     int64_t other = 0;
     // What is beyond the diagonal is written, too, where there is room, and never read.
@@ -264,7 +264,7 @@ class RankOneBlocks {
   }
   /// On and below the diagonal. So many panels at a time as stay in L1.
   void make_gram() const {
-    constexpr int side = tile_rows<Number>;
+    constexpr int side = rows_of_tile<Number>;
     constexpr int64_t l1_numbers = 16384 / static_cast<int64_t>(sizeof(Number));
     const int64_t together = l1_numbers / (size_ * panel_) > 1 ? l1_numbers / (size_ * panel_) : 1;
     for (int64_t first = 0; first < panels_; first += together) {
@@ -280,7 +280,7 @@ class RankOneBlocks {
 
   /// y := gram·x on the first k rows and columns.
   void multiply_gram(int64_t k, const Number* x, Number* y) const {
-    constexpr int side = tile_rows<Number>;
+    constexpr int side = rows_of_tile<Number>;
     int64_t row = 0;
     for (; row + side <= k; row += side) multiply_rows<side>(row, x, y);
     for (; row < k; ++row) multiply_rows<1>(row, x, y);
@@ -311,7 +311,7 @@ class RankOneBlocks {
 
   /// gram -= v·w^* + w·v^* on and below the diagonal of the first k rows.
   void subtract_outer(int64_t k, const Number* v, const Number* w) const {
-    constexpr int side = tile_rows<Number>;
+    constexpr int side = rows_of_tile<Number>;
     int64_t row = 0;
     for (; row + side <= k; row += side) subtract_rows<side>(row, v, w);
     for (; row < k; ++row) subtract_rows<1>(row, v, w);
