@@ -306,10 +306,12 @@ def test_the_example(capsys, monkeypatch):
     assert "the same in bf16: error" in capsys.readouterr().out
 
 
-def test_progress_and_what_it_throws():
+@pytest.mark.parametrize("polish", [0, 5])
+def test_progress_and_what_it_throws(polish):
     shares = []
-    factorize(random((128, 128)), "butterfly", progress=shares.append)
+    factorize(random((128, 128)), "butterfly", polish=polish, progress=shares.append)
     assert shares == sorted(shares) and shares[0] > 0 and shares[-1] == 1.0
+    assert shares.count(1.0) == 1 and (not polish or sum(0.3 < share < 0.9 for share in shares) > 10)
 
     def stop(share):
         raise KeyboardInterrupt
