@@ -1,5 +1,5 @@
-"""How long factorisation takes here: as sizes double, on a large layer, with one thread and all, on a device of
-torch, and beside lazylinop.
+"""How long factorisation takes here: as sizes double, on a large layer, with one thread and all, on a device
+of torch, and beside lazylinop.
 
 python examples/factorize_speed.py [--only sizes,layer,threads,lazylinop] [--device cuda] [--largest 4096]
                                    [--rows rows.jsonl]
@@ -15,6 +15,7 @@ import functools
 import importlib.metadata
 import importlib.util
 import json
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -123,7 +124,7 @@ def threads(rows: Rows, largest: int) -> None:
         for dtype in DTYPES:
             call = functools.partial(kronsparse.factorize, random(chain, dtype), chain)
             seconds = {1: float("inf"), many: float("inf")}
-            for _ in range(5):
+            for _ in range(2):
                 for count in seconds:
                     torch.set_num_threads(count)
                     seconds[count] = min(seconds[count], shortest_in_turn(1, it=call)["it"])
@@ -191,6 +192,7 @@ def main() -> None:
         numpy=np.__version__,
         commit=machine.commit(),
         load=machine.load(),
+        is_real_time=os.sched_getscheduler(0) != os.SCHED_OTHER,  # chrt --rr 1: neighbours do not count
     )
     if "sizes" in parts:
         sizes(rows, arguments.largest, arguments.device)

@@ -229,6 +229,10 @@ std::pair<double, double> predict(const std::string& problem, const std::string&
   return {plan.predicted_seconds(batch), plan.predicted_packing_seconds(batch)};
 }
 
+std::vector<std::int64_t> radices(std::int64_t n, const std::string& dtype, const std::string& device) {
+  return transform_radices(n, parse_dtype(dtype), Device::parse(device));
+}
+
 PyObject* python_type_of(ErrorCode code) {
   switch (code) {
     case ErrorCode::invalid_argument:
@@ -273,4 +277,5 @@ NB_MODULE(_native, module) {
       "device"_a);
   module.def("candidates", &list_candidates, "problem"_a, "device"_a);
   module.def("predict", &predict, "problem"_a, "device"_a);
+  module.def("transform_radices", &radices, "n"_a, "dtype"_a, "device"_a);
 }

@@ -53,8 +53,8 @@ struct Factorization {
   /// factors at each split, and the largest of the best errors of those is this bound.
   double lower_bound = 0;
   /// The algorithm's error is at most this: sqrt of the sum of the splits' squared errors for the orders left
-  /// and right, at most sqrt(L-1) times the lower bound. Infinite without `certify`, or without
-  /// `orthonormal`.
+  /// and right, at most sqrt(L-1) times the lower bound; what rounding may add is counted in. Infinite
+  /// without `certify`, or without `orthonormal`.
   double upper_bound = 0;
   std::vector<double>
       split_errors;  ///< the best error with two factors, for each split; empty without certify

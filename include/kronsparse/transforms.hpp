@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <complex>
 #include <cstdint>
@@ -11,7 +12,10 @@
 #include <vector>
 
 #include "kronsparse/chain.hpp"
+#include "kronsparse/device.hpp"
+#include "kronsparse/dtype.hpp"
 #include "kronsparse/error.hpp"
+#include "kronsparse/export.h"
 #include "kronsparse/operator.hpp"
 
 namespace kronsparse {
@@ -19,6 +23,15 @@ namespace kronsparse {
 /// Which factor a transform has: for a Fourier transform of size n, 1, 1/sqrt(n) or 1/n, and the inverse of
 /// that for the inverse transform. `ortho` makes all transforms orthogonal or unitary matrices.
 enum class Norm : std::uint8_t { backward, ortho, forward };
+
+/// The radices of the butterfly that a transform of size n is, those that the device's cost model likes best
+/// for 64 vectors of the dtype: products of the primes of n, which are 2, 3, 5 and 7 (Error unsupported
+/// otherwise). All transforms below choose theirs so.
+///
+///     const auto radices = kronsparse::transform_radices(6, kronsparse::DType::f32);
+///     assert(radices.size() == 1 || radices[0] * radices[1] == 6);
+[[nodiscard]] KRONSPARSE_API std::vector<std::int64_t> transform_radices(std::int64_t n, DType dtype,
+                                                                         Device device = {});
 
 /// An operator with its inputs and outputs in an order of their own: W x = (K x[inputs])[outputs]. No chain
 /// has the permutation of a Fourier transform in it.
@@ -59,21 +72,52 @@ namespace detail {
 
 }  // namespace detail
 
-/// The Hadamard matrix of size n = 2^L in Sylvester's order.
+namespace detail {
+
+using Radices = std::vector<std::int64_t>;
+
+/// The radices given, which must multiply to n, or those chosen for the device.
+[[nodiscard]] inline Radices radices_of(std::int64_t n, DType dtype, Device device, const Radices& given) {
+  if (given.empty()) return transform_radices(n, dtype, device);
+  std::int64_t left = n;
+  for (const std::int64_t radix : given) left = radix > 0 && left % radix == 0 ? left / radix : 0;
+  if (left != 1) {
+    std::string text;
+    for (const std::int64_t radix : given) text += (text.empty() ? "" : ", ") + std::to_string(radix);
+    throw Error(ErrorCode::invalid_argument,
+                "radices: " + text + " given, must multiply to n, " + std::to_string(n));
+  }
+  return given;
+}
+
+}  // namespace detail
+
+/// The Hadamard matrix of size n = 2^L in Sylvester's order, a butterfly with the given radices, or with
+/// those that are best for the device.
 ///
 ///     const auto hadamard = kronsparse::hadamard<float>(8);
 ///     assert((hadamard * std::vector<float>(8, 1.0f))[0] == 8);
+///     assert(kronsparse::hadamard<float>(8, kronsparse::Norm::ortho, {}, {2, 2, 2}).chain().size() == 3);
 template <class T>
-[[nodiscard]] Operator<T> hadamard(std::int64_t n, Norm norm = Norm::backward) {
-  Chain chain = n == 1 ? Chain() : Chain::butterfly(n);
+[[nodiscard]] Operator<T> hadamard(std::int64_t n, Norm norm = Norm::backward, Device device = {},
+                                   const std::vector<std::int64_t>& radices = {}) {
+  if (n < 1 || (n & (n - 1)) != 0)
+    throw Error(ErrorCode::invalid_argument, "n: " + std::to_string(n) + " given, must be a power of two");
+  std::vector<Pattern> patterns;
   std::vector<std::vector<T>> factors;
-  for (const Pattern& p : chain.factors()) {
-    std::vector<T>& values = factors.emplace_back(static_cast<std::size_t>(p.nnz()), T(1.0F));
-    for (std::int64_t i = 0; n > 1 && i < p.a; ++i)  // the last of each block's four is negative
-      for (std::int64_t j = 0; j < p.d; ++j)
-        values[static_cast<std::size_t>((((i * 4) + 3) * p.d) + j)] = T(-1.0F);
+  std::int64_t blocks = 1;
+  for (const std::int64_t p : detail::radices_of(n, dtype_of<T>, device, radices)) {
+    const Pattern& pattern = patterns.emplace_back(Pattern{blocks, p, p, n / blocks / p});
+    auto& values = factors.emplace_back();
+    for (std::int64_t i = 0; i < pattern.a; ++i)
+      for (std::uint64_t k = 0; k < static_cast<std::uint64_t>(p); ++k)
+        for (std::uint64_t l = 0; l < static_cast<std::uint64_t>(p); ++l)
+          values.insert(values.end(), static_cast<std::size_t>(pattern.d),
+                        std::popcount(k & l) % 2 == 0 ? T(1.0F) : T(-1.0F));
+    blocks *= p;
   }
-  return static_cast<T>(detail::factor_of(norm, n)) * Operator<T>(std::move(chain), std::move(factors));
+  return static_cast<T>(detail::factor_of(norm, n)) *
+         Operator<T>(Chain(std::move(patterns)), std::move(factors));
 }
 
 namespace detail {
@@ -85,27 +129,6 @@ using Order = std::vector<std::int64_t>;
   for (const std::int64_t prime : {2, 3, 5, 7})
     while (n % prime == 0) n /= prime;
   return n;
-}
-
-/// Prime factors in groups of up to 16, or an Error: no chain is for other primes than 2, 3, 5 and 7.
-[[nodiscard]] inline std::vector<std::int64_t> radices_of(std::int64_t n) {
-  if (n < 1)
-    throw Error(ErrorCode::invalid_argument, "n: " + std::to_string(n) + " given, must be at least 1");
-  std::vector<std::int64_t> radices;
-  std::int64_t left = n;
-  for (const std::int64_t prime : {7, 5, 3, 2})
-    for (; left % prime == 0; left /= prime) {
-      if (!radices.empty() && radices.back() * prime <= 16)
-        radices.back() *= prime;
-      else
-        radices.push_back(prime);
-    }
-  if (left > 1)
-    throw Error(ErrorCode::unsupported, "n: " + std::to_string(n) +
-                                            " given, must have no prime factor but 2, 3, 5 and 7, here " +
-                                            std::to_string(left));
-  if (radices.empty()) radices.push_back(1);
-  return radices;
 }
 
 template <class Real>
@@ -142,9 +165,9 @@ template <class T, class Left, class Right>
 /// p, p, m) times p transforms of size m, on inputs sorted by their number mod p. `right` and `inputs` are in
 /// the natural order of F_n's inputs.
 template <class Real, class Left, class Right>
-[[nodiscard]] Transform<std::complex<Real>> fourier(std::int64_t n, double sign, const Left& left,
-                                                    const Right& right, const Order& inputs, Order outputs) {
-  const std::vector<std::int64_t> radices = radices_of(n);
+[[nodiscard]] Transform<std::complex<Real>> fourier(std::int64_t n, const Radices& radices, double sign,
+                                                    const Left& left, const Right& right, const Order& inputs,
+                                                    Order outputs) {
   std::vector<Pattern> patterns;
   std::vector<std::vector<std::complex<Real>>> factors;
   Order order = counted(n);
@@ -177,6 +200,11 @@ template <class Real, class Left, class Right>
   return {with_diagonals(plain, left,
                          [&](std::int64_t col) { return right(order[static_cast<std::size_t>(col)]); }),
           std::move(taken), std::move(outputs)};
+}
+
+template <class Real>
+[[nodiscard]] Radices best_radices(std::int64_t n, Device device) {
+  return transform_radices(n, dtype_of<std::complex<Real>>, device);
 }
 
 template <class Real>
@@ -217,15 +245,16 @@ template <class Real>
 
 /// A Fourier transform of the inputs and their mirror image.
 template <class Real>
-[[nodiscard]] Transform<Real> type1(Wave wave, std::int64_t n) {
+[[nodiscard]] Transform<Real> type1(Wave wave, std::int64_t n, Device device) {
   using Complex = std::complex<Real>;
   const std::int64_t size = period(wave, n, 1);
   if (other_primes(size) != 1) return dense_type1<Real>(wave, n);
+  const Radices radices = best_radices<Real>(size, device);
   Order inputs;
   if (wave == Wave::cosine) {
     for (std::int64_t t = 0; t < size; ++t) inputs.push_back(t < n ? t : size - t);
     const auto one = [](std::int64_t) { return Complex(1); };
-    return real_part_of(fourier<Real>(size, -1, one, one, inputs, counted(n)));
+    return real_part_of(fourier<Real>(size, radices, -1, one, one, inputs, counted(n)));
   }
   // 0, x, 0, -x from behind: what stands for a 0 is multiplied by it.
   for (std::int64_t t = 0; t < size; ++t)
@@ -236,13 +265,13 @@ template <class Real>
   Order outputs;
   for (std::int64_t k = 0; k < n; ++k) outputs.push_back(k + 1);
   return real_part_of(fourier<Real>(
-      size, -1, [](std::int64_t) { return Complex(0, 1); }, sign, inputs, outputs));
+      size, radices, -1, [](std::int64_t) { return Complex(0, 1); }, sign, inputs, outputs));
 }
 
 /// 2·Re(exp(-iπk/2n)·F), on even inputs followed by odd ones from behind. Sines are the cosines of x with
 /// every other sign changed, from behind.
 template <class Real>
-[[nodiscard]] Transform<Real> type2(Wave wave, std::int64_t n) {
+[[nodiscard]] Transform<Real> type2(Wave wave, std::int64_t n, Device device) {
   Order inputs;
   for (std::int64_t t = 0; t < n; t += 2) inputs.push_back(t);
   for (std::int64_t t = n - 1 - (n % 2); t > 0; t -= 2) inputs.push_back(t);
@@ -255,13 +284,13 @@ template <class Real>
   };
   Order outputs = counted(n);
   if (wave == Wave::sine) std::ranges::reverse(outputs);
-  return real_part_of(fourier<Real>(n, -1, left, sign, inputs, outputs));
+  return real_part_of(fourier<Real>(n, best_radices<Real>(n, device), -1, left, sign, inputs, outputs));
 }
 
 /// The transpose of type 2, one input of which counts half.
 template <class Real>
-[[nodiscard]] Transform<Real> type3(Wave wave, std::int64_t n) {
-  const Transform<Real> transform = type2<Real>(wave, n);
+[[nodiscard]] Transform<Real> type3(Wave wave, std::int64_t n, Device device) {
+  const Transform<Real> transform = type2<Real>(wave, n, device);
   Order inputs = inverse(transform.outputs);
   const std::int64_t end = wave == Wave::cosine ? 0 : n - 1;
   Operator<Real> op = with_diagonals(
@@ -273,7 +302,7 @@ template <class Real>
 /// 2·Re of a Fourier transform between two diagonals gives outputs with even numbers up to 2n; X(2n-1-k) =
 /// -X(k) has the odd ones. Sines are cosines of inputs from behind, with every other output negated.
 template <class Real>
-[[nodiscard]] Transform<Real> type4(Wave wave, std::int64_t n) {
+[[nodiscard]] Transform<Real> type4(Wave wave, std::int64_t n, Device device) {
   const auto size = static_cast<double>(n);
   Order numbers;  // which output the m-th is
   for (std::int64_t m = 0; m < n; ++m) numbers.push_back(2 * m < n ? 2 * m : (2 * n) - 1 - (2 * m));
@@ -285,7 +314,8 @@ template <class Real>
   const auto right = [&](std::int64_t m) { return unit<Real>(-static_cast<double>(m) / (4 * size)); };
   Order inputs = counted(n);
   if (wave == Wave::sine) std::ranges::reverse(inputs);
-  return real_part_of(fourier<Real>(n, -1, left, right, inputs, inverse(numbers)));
+  return real_part_of(
+      fourier<Real>(n, best_radices<Real>(n, device), -1, left, right, inputs, inverse(numbers)));
 }
 
 /// With the factors of a norm; `ortho` also weighs inputs and outputs at an end of the cosines.
@@ -314,7 +344,7 @@ template <class Real>
 }
 
 template <class Real>
-[[nodiscard]] Transform<Real> wave_transform(Wave wave, std::int64_t n, int type, Norm norm) {
+[[nodiscard]] Transform<Real> wave_transform(Wave wave, std::int64_t n, int type, Norm norm, Device device) {
   if (type < 1 || type > 4)
     throw Error(ErrorCode::invalid_argument,
                 "type: " + std::to_string(type) + " given, must be one of 1, 2, 3, 4");
@@ -322,28 +352,35 @@ template <class Real>
   if (n < least)
     throw Error(ErrorCode::invalid_argument, "n: " + std::to_string(n) + " given, must be at least " +
                                                  std::to_string(least) + (least > 1 ? " for type 1" : ""));
-  Transform<Real> transform = type == 1   ? type1<Real>(wave, n)
-                              : type == 2 ? type2<Real>(wave, n)
-                              : type == 3 ? type3<Real>(wave, n)
-                                          : type4<Real>(wave, n);
+  Transform<Real> transform = type == 1   ? type1<Real>(wave, n, device)
+                              : type == 2 ? type2<Real>(wave, n, device)
+                              : type == 3 ? type3<Real>(wave, n, device)
+                                          : type4<Real>(wave, n, device);
   return normalised(std::move(transform), wave, n, type, norm);
 }
 
 }  // namespace detail
 
-/// sum_t x[t]·exp(-2πi·t·k/n), n having the prime factors 2, 3, 5 and 7 (Error unsupported otherwise).
+/// sum_t x[t]·exp(-2πi·t·k/n), a butterfly with the given radices, or with those that are best for the
+/// device; n then has the prime factors 2, 3, 5 and 7 (Error unsupported otherwise).
 template <class Real>
-[[nodiscard]] Transform<std::complex<Real>> dft(std::int64_t n, Norm norm = Norm::backward) {
+[[nodiscard]] Transform<std::complex<Real>> dft(std::int64_t n, Norm norm = Norm::backward,
+                                                Device device = {},
+                                                const std::vector<std::int64_t>& radices = {}) {
+  const auto chosen = detail::radices_of(n, dtype_of<std::complex<Real>>, device, radices);
   const auto one = [](std::int64_t) { return std::complex<Real>(1); };
   const auto part = [&](std::int64_t) {
     return std::complex<Real>(static_cast<Real>(detail::factor_of(norm, n)));
   };
-  return detail::fourier<Real>(n, -1, part, one, detail::counted(n), detail::counted(n));
+  return detail::fourier<Real>(n, chosen, -1, part, one, detail::counted(n), detail::counted(n));
 }
 
 /// The inverse of dft with the same norm: without one, sum_t x[t]·exp(2πi·t·k/n)/n.
 template <class Real>
-[[nodiscard]] Transform<std::complex<Real>> idft(std::int64_t n, Norm norm = Norm::backward) {
+[[nodiscard]] Transform<std::complex<Real>> idft(std::int64_t n, Norm norm = Norm::backward,
+                                                 Device device = {},
+                                                 const std::vector<std::int64_t>& radices = {}) {
+  const auto chosen = detail::radices_of(n, dtype_of<std::complex<Real>>, device, radices);
   const Norm opposite = norm == Norm::backward  ? Norm::forward
                         : norm == Norm::forward ? Norm::backward
                                                 : Norm::ortho;
@@ -351,7 +388,7 @@ template <class Real>
   const auto part = [&](std::int64_t) {
     return std::complex<Real>(static_cast<Real>(detail::factor_of(opposite, n)));
   };
-  return detail::fourier<Real>(n, 1, part, one, detail::counted(n), detail::counted(n));
+  return detail::fourier<Real>(n, chosen, 1, part, one, detail::counted(n), detail::counted(n));
 }
 
 /// The cosine transform of a type from 1 to 4, as scipy.fft.dct has it, of real factors. Type 2 is
@@ -363,8 +400,9 @@ template <class Real>
 ///     const auto back = dct<double>(4, 3, Norm::ortho);  // the transpose, and so the inverse
 ///     assert(std::abs((back * (cosines * std::vector<double>{1, 2, 3, 4}))[2] - 3) < 1e-14);
 template <class Real>
-[[nodiscard]] Transform<Real> dct(std::int64_t n, int type = 2, Norm norm = Norm::backward) {
-  return detail::wave_transform<Real>(detail::Wave::cosine, n, type, norm);
+[[nodiscard]] Transform<Real> dct(std::int64_t n, int type = 2, Norm norm = Norm::backward,
+                                  Device device = {}) {
+  return detail::wave_transform<Real>(detail::Wave::cosine, n, type, norm, device);
 }
 
 /// The sine transform of a type from 1 to 4, as scipy.fft.dst has it, of real factors. Type 2 is
@@ -373,8 +411,9 @@ template <class Real>
 ///     const auto sines = kronsparse::dst<double>(3, 1);
 ///     assert(std::abs((sines * std::vector<double>{1, 0, 0})[0] - std::sqrt(2.0)) < 1e-14);
 template <class Real>
-[[nodiscard]] Transform<Real> dst(std::int64_t n, int type = 2, Norm norm = Norm::backward) {
-  return detail::wave_transform<Real>(detail::Wave::sine, n, type, norm);
+[[nodiscard]] Transform<Real> dst(std::int64_t n, int type = 2, Norm norm = Norm::backward,
+                                  Device device = {}) {
+  return detail::wave_transform<Real>(detail::Wave::sine, n, type, norm, device);
 }
 
 }  // namespace kronsparse

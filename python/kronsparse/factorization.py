@@ -15,7 +15,7 @@ from kronsparse.alternating import alternating
 from kronsparse.chains import Chain, ChainLike, as_chain, for_budget
 from kronsparse.checks import as_size, check_option
 from kronsparse.least_squares import LARGEST, improved, relative_error, round_to, rounded, squared_error
-from kronsparse.linear_operator import as_dense, refuse_masked
+from kronsparse.linear_operator import as_matrix, refuse_masked
 from kronsparse.operators import KSOperator
 
 Array = NDArray[Any]
@@ -106,7 +106,8 @@ def factorize(
     certify: bool = True,
     progress: Progress | None = None,
 ) -> Factorization:
-    """Kronecker-sparse factors whose product is close to w: a matrix of real or complex numbers.
+    """Kronecker-sparse factors whose product is close to w, a matrix of real or complex numbers: an array,
+    also a sparse one or another library's, or an operator.
 
     `chain` is a list of patterns, its text, a name with parameters, or the number of parameters to spend
     (`kronsparse.for_budget`). Where it is chainable (`Chain.is_chainable`), two factors are the best there
@@ -206,7 +207,7 @@ def _splits(given: Sequence[int]) -> list[int]:
 def _matrix(given: ArrayLike) -> Array:
     """The matrix in a dtype that can be computed with."""
     refuse_masked("w", given)
-    matrix = as_dense(given)
+    matrix = as_matrix("w", given)
     if matrix.ndim != 2:
         raise ValueError(f"w: {matrix.ndim} dimensions given, must be 2")
     if matrix.size == 0:

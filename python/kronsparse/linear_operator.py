@@ -35,6 +35,8 @@ Array = NDArray[Any]
 
 # DLPack's kinds of devices: memory of the CPU, and that which CUDA and ROCm pin.
 HOST_MEMORY = (1, 3, 11)
+NUMBERS = "biufc"
+"""kinds of dtypes"""
 
 
 class ArrayOperator(LinearOperator):  # type: ignore[misc]
@@ -145,8 +147,33 @@ class ArrayOperator(LinearOperator):  # type: ignore[misc]
     def __neg__(self) -> Any:
         return self._scaled(-1)
 
+    def __pos__(self) -> Any:
+        return self
+
+    def __add__(self, x: Any) -> Any:
+        if _is_number(x) and x == 0:
+            return self
+        return super().__add__(_as_operator(x))
+
+    def __radd__(self, x: Any) -> Any:
+        """0 + operator, which `sum` begins with."""
+        return self + x
+
     def __sub__(self, x: Any) -> Any:
-        return self + (-x)
+        return self + (x if _is_number(x) else -_as_operator(x))
+
+    def __rsub__(self, x: Any) -> Any:
+        return -self + x
+
+    def __array_function__(self, function: Any, types: Any, given: Any, options: Any) -> Any:
+        """NumPy's functions. Some would take the operator for one object, and compute something else."""
+        if function is np.dot and len(given) == 2 and not options:
+            left, right = given
+            return left.dot(right) if isinstance(left, ArrayOperator) else left @ right
+        if function in _OF_ELEMENTS or function.__module__ == "numpy.linalg":
+            name = f"{function.__module__}.{function.__name__}"
+            raise TypeError(f"{name}: {type(self).__name__} given, must be an array; .to_dense() makes one")
+        return function._implementation(*given, **options)
 
     def _scaled(self, number: Any) -> Any:
         return super().__rmul__(number)
@@ -178,6 +205,33 @@ class ArrayOperator(LinearOperator):  # type: ignore[misc]
     def to_dense(self) -> Array:
         """The matrix."""
         return self._product(np.eye(self.shape[1], dtype=self.dtype))
+
+
+_OF_ELEMENTS = (
+    *(np.block, np.column_stack, np.concatenate, np.dstack, np.hstack, np.stack, np.vstack),
+    *(
+        np.dot,
+        np.einsum,
+        np.inner,
+        np.kron,
+        np.outer,
+        np.tensordot,
+        np.vdot,
+        np.diag,
+        np.diagonal,
+        np.trace,
+        np.transpose,
+    ),
+)
+
+
+def _as_operator(x: Any) -> Any:
+    if not isinstance(x, LinearOperator):
+        raise TypeError(
+            f"x: {type(x).__name__} given, must be an operator; scipy.sparse.linalg.aslinearoperator makes "
+            "one of a matrix, kronsparse.interchange.from_lazylinop one of lazylinop's"
+        )
+    return x
 
 
 def is_foreign(x: Any) -> bool:
@@ -219,7 +273,9 @@ def _like(x: Any, y: Any) -> Any:
 
 
 def _is_number(x: Any) -> bool:
-    return isinstance(x, numbers.Number | np.bool_)
+    return isinstance(x, numbers.Number | np.bool_) or (
+        isinstance(x, np.ndarray) and x.ndim == 0 and x.dtype.kind in NUMBERS
+    )
 
 
 def refuse_masked(argument: str, x: Any) -> None:
@@ -233,11 +289,36 @@ def as_dense(x: Any) -> Array:
     return np.asarray(x.toarray() if issparse(x) else x)
 
 
+def as_matrix(argument: str, x: Any) -> Array:
+    """An array, also of an operator of ours, SciPy's or lazylinop's, or of another library's array in host
+    memory, with its gradients left out."""
+    if isinstance(x, ArrayOperator):
+        return x.to_dense()
+    if isinstance(x, LinearOperator):
+        return np.asarray(x @ np.eye(x.shape[1]))
+    if is_foreign(x):
+        x = x.detach() if hasattr(x, "detach") else x
+        if x.__dlpack_device__()[0] not in HOST_MEMORY:
+            raise ValueError(
+                f"{argument}: an array on a device given, must be in host memory; kronsparse.torch.factorize "
+                "takes tensors where they are"
+            )
+        return _from_host(x)
+    if hasattr(x, "toarray") and not hasattr(x, "__array__"):
+        return np.asarray(x.toarray())
+    return as_dense(x)
+
+
 def _as_array(x: Any) -> Array:
     if np.isscalar(x):
         raise ValueError(f"x: {x!r} given, must be an array; * multiplies by a number")
     refuse_masked("x", x)
     array = _from_host(x) if is_foreign(x) else as_dense(x)
-    if array.dtype.kind not in "biufc":
+    if array.dtype == object and array.ndim == 0:
+        raise TypeError(
+            f"x: {type(x).__name__} given, must be an array or one of SciPy's operators; "
+            "kronsparse.interchange.from_lazylinop makes one of lazylinop's"
+        )
+    if array.dtype.kind not in NUMBERS:
         raise ValueError(f"x: dtype {array.dtype} given, must be one of numbers")
     return array

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -24,7 +24,6 @@ Array = NDArray[Any]
 NORMS = ("backward", "ortho", "forward")
 TYPES = (1, 2, 3, 4)
 LARGEST_PRIME = 7
-LARGEST_RADICES = (4, 8, 16, 32, 64)
 
 
 class Transform(ArrayOperator):
@@ -300,7 +299,7 @@ def dct(
     >>> np.allclose(dct(3).to_dense()[0], 2)
     True
     """
-    return _typed(_cosine_or_sine("dct", n, type, norm, device), dtype)
+    return _typed(_cosine_or_sine("dct", n, type, norm, _Target(np.dtype(dtype), device)), dtype)
 
 
 def dst(
@@ -316,7 +315,7 @@ def dst(
     >>> np.allclose(dst(2, type=1).to_dense(), np.sqrt(3) * np.array([[1, 1], [1, -1]]))
     True
     """
-    return _typed(_cosine_or_sine("dst", n, type, norm, device), dtype)
+    return _typed(_cosine_or_sine("dst", n, type, norm, _Target(np.dtype(dtype), device)), dtype)
 
 
 def _check(n: int, norm: str) -> None:
@@ -370,30 +369,14 @@ _DTYPE_NAMES = {"float16": "f16", "float32": "f32", "complex64": "complex64", "c
 @functools.lru_cache(maxsize=256)
 def _fastest_radices(n: int, dtype: str, device: str) -> tuple[int, ...]:
     """Radices that multiply primes up to a limit: those that the device's cost model likes best for 64
-    vectors."""
-    candidates = sorted({_grouped(n, limit) for limit in LARGEST_RADICES})
-    return min(
-        candidates,
-        key=lambda radices: butterfly(n, row_radices=radices).predicted_seconds(
-            64, dtype, device, "batch_last"
-        ),
-    )
+    vectors.
 
-
-def _grouped(n: int, limit: int) -> tuple[int, ...]:
-    """Prime factors multiplied together as long as they stay within the limit.
-
-    >>> _grouped(96, 8)
-    (6, 8, 2)
+    >>> math.prod(_fastest_radices(96, "f32", "cpu"))
+    96
     """
-    radices: list[int] = []
-    for prime in sorted(_prime_factors(n), reverse=True):
-        smallest = min(range(len(radices)), key=radices.__getitem__, default=None)
-        if smallest is not None and radices[smallest] * prime <= limit:
-            radices[smallest] *= prime
-        else:
-            radices.append(prime)
-    return tuple(radices) or (1,)
+    from kronsparse import _native
+
+    return tuple(_native.transform_radices(n, dtype, device))
 
 
 def _fourier(n: int, radices: Sequence[int]) -> tuple[list[Array], Array]:
@@ -426,16 +409,28 @@ def _with_diagonals(factors: Sequence[Array], left: Array, right: Array) -> list
     return scaled
 
 
+class _Target(NamedTuple):
+    """What radices are chosen for."""
+
+    dtype: np.dtype[Any]
+    device: str
+
+    @property
+    def complex_dtype(self) -> DTypeLike:
+        """That of the Fourier transform whose real part is taken."""
+        return np.complex64 if self.dtype.itemsize <= 4 else np.complex128
+
+
 def _real_fourier(
-    n: int, left: Array, right: Array, inputs: Array, outputs: Array, cols: int, device: str
+    n: int, left: Array, right: Array, inputs: Array, outputs: Array, cols: int, target: _Target
 ) -> Transform:
     """The real part of diag(left) · F_n · diag(right), on inputs and to outputs that are taken by index."""
-    factors, order = _fourier(n, _radices(n, None, np.complex128, device))
+    factors, order = _fourier(n, _radices(n, None, target.complex_dtype, target.device))
     scaled = _with_diagonals(factors, left, right[order])
-    return Transform(algebra.real_part(scaled), inputs[order], outputs, cols, device)
+    return Transform(algebra.real_part(scaled), inputs[order], outputs, cols, target.device)
 
 
-def _cosine_or_sine(name: str, n: int, kind: int, norm: str, device: str) -> Transform:
+def _cosine_or_sine(name: str, n: int, kind: int, norm: str, target: _Target) -> Transform:
     _check(n, norm)
     if kind not in TYPES:
         raise ValueError(f"type: {kind!r} given, must be one of 1, 2, 3, 4")
@@ -448,9 +443,9 @@ def _cosine_or_sine(name: str, n: int, kind: int, norm: str, device: str) -> Tra
     if kind == 3:  # the transpose of type 2, one input of which counts half
         weights = np.ones(n)
         weights[0 if name == "dct" else -1] = 0.5
-        transform = _transposed_as_chain(_cosine_or_sine(name, n, 2, "backward", device), weights)
+        transform = _transposed_as_chain(_cosine_or_sine(name, n, 2, "backward", target), weights)
     else:
-        transform = _UNNORMALISED[name, kind](n, device)
+        transform = _UNNORMALISED[name, kind](n, target)
     return _normalised(transform, name, n, kind, norm)
 
 
@@ -464,22 +459,22 @@ def _transposed_as_chain(transform: Transform, weights: Array) -> Transform:
     return Transform(factors, inverse_outputs, inverse_inputs, cols, device)
 
 
-def _dct2(n: int, device: str) -> Transform:
+def _dct2(n: int, target: _Target) -> Transform:
     """2·Re(exp(-iπk/2n)·F), on even inputs followed by odd ones from behind."""
     k = np.arange(n)
     inputs = np.concatenate([k[::2], k[1::2][::-1]])
-    return _real_fourier(n, 2 * np.exp(-1j * np.pi * k / (2 * n)), np.ones(n), inputs, k, n, device)
+    return _real_fourier(n, 2 * np.exp(-1j * np.pi * k / (2 * n)), np.ones(n), inputs, k, n, target)
 
 
-def _dst2(n: int, device: str) -> Transform:
+def _dst2(n: int, target: _Target) -> Transform:
     """The same with every other input negated, and outputs from behind."""
     k = np.arange(n)
     inputs = np.concatenate([k[::2], k[1::2][::-1]])
     signs = np.where(inputs % 2, -1.0, 1.0)
-    return _real_fourier(n, 2 * np.exp(-1j * np.pi * k / (2 * n)), signs, inputs, k[::-1], n, device)
+    return _real_fourier(n, 2 * np.exp(-1j * np.pi * k / (2 * n)), signs, inputs, k[::-1], n, target)
 
 
-def _type4(n: int, device: str, name: str) -> Transform:
+def _type4(n: int, target: _Target, name: str) -> Transform:
     """2·Re of a Fourier transform between two diagonals gives outputs with even numbers up to 2n; X(2n-1-k) =
     -X(k) has the odd ones. Sines are cosines of inputs from behind, with every other output negated."""
     m = np.arange(n)
@@ -490,29 +485,29 @@ def _type4(n: int, device: str, name: str) -> Transform:
     if name == "dst":
         signs = signs * np.where(number % 2, -1.0, 1.0)
     inputs = m if name == "dct" else m[::-1]
-    return _real_fourier(n, left * signs, right, inputs, np.argsort(number), n, device)
+    return _real_fourier(n, left * signs, right, inputs, np.argsort(number), n, target)
 
 
-def _type1(n: int, device: str, name: str) -> Transform:
+def _type1(n: int, target: _Target, name: str) -> Transform:
     """A Fourier transform of the inputs and their mirror image."""
     k = np.arange(n)
     size = 2 * (n - 1) if name == "dct" else 2 * (n + 1)
-    if not is_smooth(size):
+    if not is_smooth(size):  # angles are reduced first, for large ones are rounded more
         if name == "dct":
-            matrix = 2 * np.cos(np.pi * np.outer(k, k) / (n - 1))
+            matrix = 2 * np.cos(2 * np.pi * (np.outer(k, k) % size) / size)
             matrix[:, [0, -1]] /= 2
         else:
-            matrix = 2 * np.sin(np.pi * np.outer(k + 1, k + 1) / (n + 1))
-        return Transform([matrix[None, :, :, None]], device=device)
+            matrix = 2 * np.sin(2 * np.pi * (np.outer(k + 1, k + 1) % size) / size)
+        return Transform([matrix[None, :, :, None]], device=target.device)
     if name == "dct":
         inputs = np.concatenate([k, k[-2:0:-1]])
-        return _real_fourier(size, np.ones(size), np.ones(size), inputs, k, n, device)
+        return _real_fourier(size, np.ones(size), np.ones(size), inputs, k, n, target)
     inputs = np.concatenate([[0], k, [0], k[::-1]])
     signs = np.concatenate([[0], np.ones(n), [0], -np.ones(n)])
-    return _real_fourier(size, np.full(size, 1j), signs, inputs, k + 1, n, device)
+    return _real_fourier(size, np.full(size, 1j), signs, inputs, k + 1, n, target)
 
 
-_UNNORMALISED: dict[tuple[str, int], Callable[[int, str], Transform]] = {
+_UNNORMALISED: dict[tuple[str, int], Callable[[int, _Target], Transform]] = {
     ("dct", 1): functools.partial(_type1, name="dct"),
     ("dct", 2): _dct2,
     ("dct", 4): functools.partial(_type4, name="dct"),

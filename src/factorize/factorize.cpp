@@ -124,6 +124,11 @@ double work_of_splits(const Chain& chain, const std::vector<std::size_t>& splits
   return std::max(work, 1.0);
 }
 
+/// Work of making one factor the best beside the others: a product with those.
+double work_of_polish(const Chain& chain) {
+  return 2 * static_cast<double>(std::max(chain.rows(), chain.cols())) * static_cast<double>(chain.nnz());
+}
+
 template <class T>
 class Run {
  public:
@@ -131,7 +136,9 @@ class Run {
       : options_(options),
         reduction_(reduce(chain)),
         splits_(splits_of(reduction_.chain.size(), options)),
-        progress_(options.progress, work_of_splits(reduction_.chain, splits_, options.certify)),
+        progress_(options.progress, work_of_splits(reduction_.chain, splits_, options.certify) +
+                                        (options.polish * static_cast<double>(reduction_.chain.size()) *
+                                         work_of_polish(reduction_.chain))),
         matrix_(w) {}
 
   Factorization operator()(const Chain& chain) {
@@ -172,7 +179,7 @@ class Run {
         const std::size_t factor = goes_left ? reduced.size() - 1 - step : step;
         hierarchy.move_centre(factor);
         hierarchy.factors()[factor] = matrix_.best_factor(reduced, hierarchy.factors(), factor);
-        progress_(0);
+        progress_(work_of_polish(reduced));
       }
       const double polished = relative(matrix_.squared_error_of(reduced, hierarchy.factors()));
       if (polished >= error) break;  // rounding, from here on
@@ -201,9 +208,10 @@ class Run {
   }
 
   /// What rounding makes of a split's error: what is taken off for the lower bound, and what factors have.
+  /// Taken off are 4·(b + c) units of a block's squares, where those beyond rank 1 are at least a 16th.
   [[nodiscard]] double rounding_at(std::size_t split) const {
     const auto [left, right] = parts_at(split);
-    return (4 * static_cast<double>(left.b + right.c) * std::numeric_limits<double>::epsilon()) +
+    return (32 * static_cast<double>(left.b + right.c) * std::numeric_limits<double>::epsilon()) +
            (16 * static_cast<double>(std::numeric_limits<RealOf<T>>::epsilon()));
   }
 

@@ -10,43 +10,11 @@ import runpy
 import kronsparse
 import numpy as np
 import pytest
-from kronsparse import Chain, algebra, butterfly, factorize, monarch
+from factorization_helpers import CHAINS, DTYPES, error_of, product, random, rounding
+from kronsparse import Chain, algebra, butterfly, factorize
 from kronsparse.chains import as_chain
 from kronsparse.least_squares import improved, round_to
 from scipy import linalg, optimize
-
-DTYPES = [np.float32, np.float64, np.complex64, np.complex128]
-CHAINS = [
-    butterfly(16),
-    butterfly(30),
-    monarch(24, 36, 6),
-    monarch(24, 36, 6, rank=2),
-    butterfly(24, 60, (2, 4, 3), (5, 4, 3), (1, 2)),
-    Chain([(2, 4, 3, 3), (6, 3, 2, 1)]),
-    kronsparse.boft(32, b=4, m=3),
-    Chain([(3, 4, 2, 2), (3, 4, 5, 1)]),
-    kronsparse.low_rank(9, 14, 3),
-    kronsparse.dense(5, 7),
-    Chain([(1, 2, 2, 4), (2, 2, 4, 2), (2, 8, 8, 1), (2, 8, 4, 1)]),  # redundant on the right
-]
-
-
-def rounding(dtype):
-    return 1e-5 if np.dtype(dtype).name in ("float32", "complex64") else 2e-14
-
-
-def random(shape, dtype=np.float64, seed=0):
-    rng = np.random.default_rng(seed)
-    values = rng.normal(size=shape)
-    return (values + 1j * rng.normal(size=shape) if np.dtype(dtype).kind == "c" else values).astype(dtype)
-
-
-def product(factors):
-    return functools.reduce(np.matmul, map(algebra.to_dense, factors))
-
-
-def error_of(w, factors):
-    return float(np.linalg.norm(w - product(factors)) / np.linalg.norm(w))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
@@ -77,7 +45,7 @@ def test_bounds_and_errors_are_what_they_say(chain, dtype):
             assert found.lower_bound - tolerance <= polished.error <= found.error + tolerance
     splits = len(found.split_errors)
     left = factorize(w, chain)
-    assert left.upper_bound <= math.sqrt(max(splits, 1)) * left.lower_bound + 4 * tolerance
+    assert left.upper_bound <= math.sqrt(max(splits, 1)) * left.lower_bound + 16 * tolerance
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex128], ids=lambda dtype: np.dtype(dtype).name)
@@ -338,10 +306,12 @@ def test_the_example(capsys, monkeypatch):
     assert "the same in bf16: error" in capsys.readouterr().out
 
 
-def test_progress_and_what_it_throws():
+@pytest.mark.parametrize("polish", [0, 5])
+def test_progress_and_what_it_throws(polish):
     shares = []
-    factorize(random((128, 128)), "butterfly", progress=shares.append)
+    factorize(random((128, 128)), "butterfly", polish=polish, progress=shares.append)
     assert shares == sorted(shares) and shares[0] > 0 and shares[-1] == 1.0
+    assert shares.count(1.0) == 1 and (not polish or sum(0.3 < share < 0.9 for share in shares) > 10)
 
     def stop(share):
         raise KeyboardInterrupt
@@ -355,75 +325,6 @@ def test_budgets():
     found = factorize(w, 2000)
     assert found.chain == kronsparse.for_budget(64, 96, 2000)
     assert found.chain.nnz <= 2000
-
-
-@pytest.mark.parametrize("order", ["left", "right"])
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
-@pytest.mark.parametrize("chain", CHAINS, ids=str)
-def test_torch_finds_the_same(chain, dtype, order):
-    pytest.importorskip("torch")
-    w = random(chain.shape, dtype)
-    tolerance = rounding(dtype)
-    for certify in (True, False):
-        options = {"order": order, "certify": certify, "polish": int(certify)}
-        told = []
-        ours = factorize(w, chain, **options)
-        theirs = factorize(w, chain, device="cpu:0", progress=told.append, **options)
-        assert theirs.error == pytest.approx(ours.error, abs=tolerance)
-        assert theirs.error == pytest.approx(error_of(w, theirs.factors), abs=tolerance)
-        assert theirs.lower_bound == pytest.approx(ours.lower_bound, abs=tolerance)
-        assert theirs.upper_bound == pytest.approx(ours.upper_bound, abs=tolerance)
-        assert theirs.split_errors == pytest.approx(ours.split_errors, abs=tolerance)
-        assert told == sorted(told) and told[-1] == 1.0
-
-
-@pytest.mark.parametrize("exponent", [-1000, 1000])
-@pytest.mark.parametrize("order", ["left", "right"])
-def test_torch_takes_numbers_of_any_size(order, exponent):
-    pytest.importorskip("torch")
-    w = random((24, 24))
-    chain = butterfly(24, row_radices=(2, 3, 4))
-    plain, scaled = (
-        factorize(one, chain, order, polish=2, device="cpu:0") for one in (w, np.ldexp(w, exponent))
-    )
-    assert scaled.error == pytest.approx(plain.error, rel=1e-12)
-    assert scaled.lower_bound == pytest.approx(plain.lower_bound, rel=1e-12)
-    third = exponent // len(chain)
-    factors = [np.ldexp(values, -third) for values in scaled.factors]
-    factors[0] = np.ldexp(factors[0], 3 * third - exponent)
-    assert error_of(w, factors) == pytest.approx(plain.error, rel=1e-12)
-
-
-@pytest.mark.parametrize("device", ["cpu", "cpu:0"])
-@pytest.mark.parametrize("noise", [0, 1e-14, 1e-12, 1e-9, 1e-7, 1e-5, 1e-2])
-@pytest.mark.parametrize("chain", [butterfly(16), kronsparse.monarch(24, 40, 4)], ids=str)
-def test_bounds_hold_however_near_w_is(chain, noise, device):
-    """A bound from differences of squares would be above the error where that is below 1e-8."""
-    pytest.importorskip("torch")
-    w = product([random(pattern, seed=seed) for seed, pattern in enumerate(chain)])
-    w = w + noise * np.linalg.norm(w) / math.sqrt(w.size) * random(w.shape, seed=9)
-    found = factorize(w, chain, device=device)
-    assert found.lower_bound <= found.error
-    assert found.error <= found.upper_bound
-    assert found.error < 2 * noise + 1e-14
-    assert noise < 1e-12 or found.lower_bound > 0.3 * found.error
-
-
-def test_torch_computes_in_full_precision_whatever_is_set():
-    torch = pytest.importorskip("torch")
-    from kronsparse.torch import factorize as factorize_tensor
-
-    w = torch.from_numpy(product([random(pattern, np.float32) for pattern in butterfly(32)])).requires_grad_()
-    before = torch.get_float32_matmul_precision()
-    try:
-        torch.set_float32_matmul_precision("medium")
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            found = factorize_tensor(w, "butterfly", polish=1)
-        assert torch.get_float32_matmul_precision() == "medium"
-    finally:
-        torch.set_float32_matmul_precision(before)
-    assert found.error < 1e-5
-    assert all(values.dtype == torch.float32 and not values.requires_grad for values in found.factors)
 
 
 @functools.cache

@@ -247,6 +247,59 @@ def test_copies_and_pickles():
             assert repr(again) == repr(op)
 
 
+def test_numpys_functions():
+    """np.dot of an object multiplies elementwise; np.kron, np.hstack and others take it for one element."""
+    op = make()
+    dense = op.to_dense()
+    x = integers((12, 3))
+    assert np.array_equal(np.dot(op, x), dense @ x)
+    assert np.array_equal(np.dot(x.T, op), x.T @ dense)
+    assert np.array_equal(np.dot(op, op).to_dense(), dense @ dense)
+    assert np.array_equal(np.dot(op, 2).to_dense(), 2 * dense)
+    assert np.shape(op) == (12, 12) and np.ndim(op) == 2 and not np.iscomplexobj(op)
+    assert np.result_type(op, np.complex64) == np.complex128
+    for function in (
+        lambda: np.kron(op, op),
+        lambda: np.hstack([op, op]),
+        lambda: np.concatenate([x, op]),
+        lambda: np.vdot(x, op),
+        lambda: np.einsum("ij,jk", op, x),
+        lambda: np.trace(op),
+        lambda: np.linalg.norm(op),
+        lambda: np.linalg.solve(op, x),
+        lambda: np.dot(op, x, out=np.empty_like(x)),
+    ):
+        with pytest.raises(TypeError, match=r"numpy\..*: KSOperator given, must be an array; .to_dense"):
+            function()
+
+
+def test_numbers_of_any_kind_and_sums():
+    op, other = make(), make(seed=1)
+    dense = op.to_dense()
+    for two in (2, 2.0, np.float32(2), np.int8(2), np.array(2), np.array(2.0)):
+        assert np.array_equal((two * op).to_dense(), 2 * dense)
+        assert np.array_equal((op * two).to_dense(), 2 * dense)
+        assert np.array_equal((op / two).to_dense(), dense / 2)
+    assert (np.array(2j) * op).dtype == np.complex128
+    assert +op is op and op + 0 is op and op - 0 is op
+    assert np.array_equal((0 - op).to_dense(), -dense)
+    assert np.array_equal(sum([op, other]).to_dense(), dense + other.to_dense())
+    for wrong in (
+        lambda: op + dense,
+        lambda: dense + op,
+        lambda: op - dense,
+        lambda: dense - op,
+        lambda: op + 1,
+    ):
+        with pytest.raises(
+            TypeError, match=r"x: (ndarray|int) given, must be an operator; .*aslinearoperator"
+        ):
+            wrong()
+    for wrong in (lambda: op @ object(), lambda: object() @ op):
+        with pytest.raises(TypeError, match=r"x: object given, must be an array or one of SciPy's operators"):
+            wrong()
+
+
 def test_without_scipy():
     program = """
 import sys

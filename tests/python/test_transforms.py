@@ -1,5 +1,6 @@
 """Fast transforms against SciPy's; operators of lazylinop."""
 
+import math
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.fft
 import scipy.linalg
-from kronsparse import Chain, KSOperator, interchange, transforms
+from kronsparse import KSOperator, _native, interchange, transforms
 from kronsparse.transforms import NORMS, Transform, dct, dft, dst, hadamard, idft
 
 SIZES = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 21, 32, 36, 49, 60, 70, 128, 210]
@@ -101,21 +102,33 @@ def test_transforms_are_linear_operators(make):
         assert turned.real.dtype == np.float64
 
 
+@pytest.mark.parametrize("name", ["dct", "dst"])
+def test_type_1_of_large_sizes_with_other_primes(name):
+    x = np.random.default_rng(0).normal(size=1000)
+    expected = getattr(scipy.fft, name)(x, type=1)
+    got = getattr(transforms, name)(1000, 1) @ x
+    assert np.abs(got - expected).max() < 2e-14 * np.abs(expected).max()
+
+
 def test_radices_are_those_that_a_device_likes_best(monkeypatch):
     """The operator multiplies on that device, too."""
     asked = []
 
-    def predicted(chain, batch, dtype, device, layout):
+    def chosen(n, dtype, device):
         asked.append((dtype, device))
-        return max(one.b for one in chain) if device == "opencl" else len(chain)
+        return [4] * round(math.log(n, 4)) if device == "opencl" else [n]
 
-    monkeypatch.setattr(Chain, "predicted_seconds", predicted)
+    monkeypatch.setattr(_native, "transform_radices", chosen)
     transforms._fastest_radices.cache_clear()
     assert len(hadamard(64, device="opencl", dtype=np.float32).chain) == 3
     assert asked[-1] == ("f32", "opencl")
     assert len(hadamard(64).chain) == 1
     assert len(dft(64, device="opencl").chain) == 3
-    for op in (dct(64, device="opencl"), dst(64, 3, device="opencl"), dct(65, 1, device="opencl")):
+    dct(64, device="opencl", dtype=np.float32)
+    assert asked[-1] == ("complex64", "opencl")
+    dst(16, device="opencl")
+    assert asked[-1] == ("complex128", "opencl")
+    for op in (dct(64, device="opencl"), dst(64, 3, device="opencl"), dct(129, 1, device="opencl")):
         assert op.operator.device == "opencl" and len(op.chain) in (7, 9)
     transforms._fastest_radices.cache_clear()
 

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "expect_error.hpp"
+#include "kronsparse/plan.hpp"
+#include "kronsparse/problem.hpp"
 #include "kronsparse/transforms.hpp"
 
 namespace kronsparse {
@@ -136,6 +138,54 @@ TEST(Operator, FactorsThatWereFound) {
     const auto bits = static_cast<unsigned>((index / 16) & (index % 16));
     EXPECT_EQ(matrix[index], __builtin_popcount(bits) % 2 == 0 ? 1 : -1);
   }
+}
+
+/// Those that the cost model likes best, and those that are given.
+TEST(Transforms, RadicesAreChosenOrGiven) {
+  for (const std::int64_t n : {1, 7, 64, 360, 1024}) {
+    const std::vector<std::int64_t> best = transform_radices(n, DType::f32);
+    std::int64_t product = 1;
+    for (const std::int64_t radix : best) product *= radix;
+    EXPECT_EQ(product, n);
+    const auto seconds = [&](const std::vector<std::int64_t>& radices) {
+      Problem problem;
+      problem.chain = Chain::butterfly(radices, radices);
+      problem.layout = Layout::batch_last;
+      problem.batch = 64;
+      return predicted_seconds(problem);
+    };
+    if (n == 64) {
+      EXPECT_LE(seconds(best), seconds({4, 4, 4}));
+      EXPECT_LE(seconds(best), seconds({8, 8}));
+      EXPECT_LE(seconds(best), seconds({64}));
+    }
+    if (n == 64 || n == 1024) {
+      EXPECT_EQ(hadamard<float>(n).chain().to_string(), Chain::butterfly(best, best).to_string());
+    }
+  }
+  std::vector<std::complex<double>> x;
+  for (int t = 0; t < 12; ++t) x.emplace_back(std::cos(t * t), std::sin(3 * t));
+  const auto expected = dft<double>(12) * x;
+  for (const std::vector<std::int64_t>& radices :
+       {std::vector<std::int64_t>{12}, {2, 6}, {6, 2}, {3, 2, 2}}) {
+    const auto one = dft<double>(12, Norm::backward, {}, radices);
+    EXPECT_EQ(one.op.chain().size(), radices.size());
+    const auto y = one * x;
+    for (std::size_t k = 0; k < y.size(); ++k) EXPECT_NEAR(std::abs(y[k] - expected[k]), 0, 1e-13);
+  }
+  const auto signs = hadamard<double>(16).to_dense();
+  for (const std::vector<std::int64_t>& radices : {std::vector<std::int64_t>{16}, {8, 2}, {2, 2, 4}})
+    EXPECT_EQ(hadamard<double>(16, Norm::backward, {}, radices).to_dense(), signs);
+  expect_error(ErrorCode::invalid_argument, "radices: 2, 3 given, must multiply to n, 12", [] {
+    (void)dft<float>(12, Norm::backward, {}, {2, 3});
+  });
+  expect_error(ErrorCode::invalid_argument, "radices: -3, -4 given, must multiply to n, 12", [] {
+    (void)idft<float>(12, Norm::backward, {}, {-3, -4});
+  });
+  expect_error(ErrorCode::invalid_argument, "n: 12 given, must be a power of two",
+               [] { (void)hadamard<float>(12); });
+  expect_error(ErrorCode::unsupported, "n: 26 given, must have no prime factor but 2, 3, 5 and 7, here 13",
+               [] { (void)transform_radices(26, DType::f32); });
 }
 
 TEST(Transforms, AreTheirDefinitions) {

@@ -222,6 +222,16 @@ TYPED_TEST(RankOneOf, EqualSingularValues) {
   }
 }
 
+/// Large blocks are not copied eight at a time.
+TEST(RankOne, SuitsSmallBlocks) {
+  const auto suits = [](std::int64_t rows, std::int64_t cols, std::int64_t blocks, std::int64_t rank = 1) {
+    return RankOne<double>::suits(Split({1, rows, rank * blocks, 1}, {blocks, rank, cols, 1}));
+  };
+  EXPECT_TRUE(suits(2, 512, 1024) && suits(512, 2, 1024) && suits(256, 256, 256) && suits(32, 32, 1));
+  EXPECT_TRUE(suits(64, 172, 64) && suits(8, 1 << 17, 1));
+  EXPECT_FALSE(suits(64, 64, 4) || suits(257, 257, 64) || suits(8, (1 << 17) + 1, 1) || suits(4, 4, 8, 2));
+}
+
 /// Lanes have nothing to do with each other: the same bits, whatever is beside.
 TEST(RankOne, LanesAreApart) {
   const Split split({1, 6, 8, 1}, {8, 1, 10, 1});

@@ -306,7 +306,7 @@ def _rank_one(blocks: Tensor) -> tuple[Tensor, Tensor, float]:
 def _rounding(chain: Chain, place: int, dtype: torch.dtype) -> float:
     """What rounding makes of a split's error, as in src/factorize/factorize.cpp."""
     sides = _product(Chain(chain[:place])).b + _product(Chain(chain[place:])).c
-    return 4 * sides * torch.finfo(torch.float64).eps + 16 * torch.finfo(dtype).eps
+    return 32 * sides * torch.finfo(torch.float64).eps + 16 * torch.finfo(dtype).eps
 
 
 def _error(w: Tensor, factors: list[Tensor]) -> float:

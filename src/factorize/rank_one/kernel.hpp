@@ -6,14 +6,11 @@
 // as good as the block itself: both know it to rounding times s1/(s1 - s2).
 #pragma once
 
-#include "factorize/rank_one/numbers.hpp"
+#include "factorize/rank_one/blocks.hpp"
 
 namespace kronsparse::simd::KRONSPARSE_ISA {
 
-using factorization::BlocksIn;
 using factorization::Centre;
-using factorization::panel_cols;
-using factorization::RankOneTask;
 
 /// Squares below this are 0: the matrix that blocks are of has a norm of at least 1/2.
 inline constexpr double least_square = 1e-280;
@@ -25,24 +22,18 @@ inline constexpr double epsilon = 0x1p-52;
 /// Rows of a tile, whose sums are kept in registers.
 #if KRONSPARSE_VECTOR_BYTES == 64 || defined(__aarch64__)
 template <class Number>
-inline constexpr int tile_rows = parts<Number> == 1 ? 4 : 2;
+inline constexpr int rows_of_tile = parts<Number> == 1 ? 4 : 2;
 #else
 template <class Number>
-inline constexpr int tile_rows = 2;
+inline constexpr int rows_of_tile = 2;
 #endif
 
 template <class Number, class Real>
-class RankOneBlocks {
+class RankOneBlocks : Blocks<Number, Real> {
  public:
-  RankOneBlocks(const RankOneTask<Real>& task)  // NOLINT(google-explicit-constructor)
-      : task_(task),
-        size_(task.short_side),
-        long_(task.long_side),
-        panel_(task.long_side < panel_cols ? task.long_side : panel_cols),
-        panels_((task.long_side + panel_ - 1) / panel_),
-        rounding_(4 * static_cast<double>(size_ + long_) * epsilon) {
-    auto* next = reinterpret_cast<Number*>(task.memory);
-    block_ = take(next, panels_ * panel_ * size_);
+  explicit RankOneBlocks(const RankOneTask<Real>& task)
+      : Base(task), rounding_(4 * static_cast<double>(size_ + long_) * epsilon) {
+    Number* next = block_ + panels_ * panel_ * size_;
     p_ = take(next, panels_ * panel_);
     gram_ = take(next, size_ * size_);
     u_ = take(next, size_);
@@ -56,7 +47,7 @@ class RankOneBlocks {
   }
 
   double run() {
-    read();
+    this->read();
     make_gram();
     Vd trace = {};
     Vd squares = {};  // of the eigenvalues
@@ -85,6 +76,14 @@ class RankOneBlocks {
   }
 
  private:
+  using Base = Blocks<Number, Real>;
+  using Base::block_;
+  using Base::long_;
+  using Base::panel_;
+  using Base::panels_;
+  using Base::size_;
+  using Base::task_;
+
   template <class Thing>
   static Thing* take(Thing*& next, int64_t count) {
     Thing* const here = next;
@@ -96,120 +95,6 @@ class RankOneBlocks {
     Vd sum = {};
     for (int64_t t = 0; t < count; ++t) sum += squared(x[t]);
     return sum;
-  }
-
-  /// Where column t of a row is.
-  [[nodiscard]] Number* at(int64_t row, int64_t t) const {
-    return block_ + ((t / panel_ * size_) + row) * panel_ + t % panel_;
-  }
-
-  // ---- reading and writing ------------------------------------------------------
-
-  /// Lanes beyond the blocks repeat the first.
-  template <class Any>
-  [[nodiscard]] const Any* first_of(const BlocksIn<Any>& blocks, int lane) const {
-    return blocks.values + blocks.first[lane < task_.blocks ? lane : 0] * parts<Number>;
-  }
-  /// Whether elements of the lanes lie side by side.
-  template <class Any>
-  [[nodiscard]] bool are_adjacent(const BlocksIn<Any>& blocks) const {
-    if (parts<Number> != 1 || task_.blocks < width) return false;
-    for (int lane = 1; lane < width; ++lane)
-      if (blocks.first[lane] != blocks.first[0] + lane) return false;
-    return true;
-  }
-
-  static Number gather(const Real* const (&from)[width], int64_t offset) {
-    Number number;
-    auto* const vectors = reinterpret_cast<Vd*>(&number);
-    for (int part = 0; part < parts<Number>; ++part)
-      for (int lane = 0; lane < width; ++lane)
-        vectors[part][lane] = static_cast<double>(from[lane][offset * parts<Number> + part]);
-    return number;
-  }
-  /// `width` reals of each lane, from `offset` on, to vectors of all lanes.
-  template <class To>
-  static void read_transposed(const Real* const (&from)[width], int64_t offset, const To& to) {
-    Vd rows[width];
-    for (int lane = 0; lane < width; ++lane) rows[lane] = load_as_double(from[lane] + offset);
-    transpose(rows);
-    for (int real = 0; real < width; ++real) to(real, rows[real]);
-  }
-
-  void prefetch(const Real* from) const {
-    constexpr int64_t line = 64 / static_cast<int64_t>(sizeof(Real));
-    for (int64_t real = 0; real < size_ * parts<Number>; real += line) __builtin_prefetch(from + real);
-  }
-
-  void read() {
-    const BlocksIn<const Real>& whole = task_.whole;
-    const Real* from[width];
-    for (int lane = 0; lane < width; ++lane) from[lane] = first_of(whole, lane);
-    for (int64_t t = long_; t < panels_ * panel_; ++t)
-      for (int64_t row = 0; row < size_; ++row) *at(row, t) = Number{};
-    const bool is_adjacent = are_adjacent(whole);
-    if (!is_adjacent && whole.long_stride == 1 && panel_ == panel_cols) {
-      const int64_t full = long_ / panel_ * panel_;
-      for (int64_t row = 0; row < size_; ++row) {
-        const int64_t offset = row * whole.short_stride * parts<Number>;
-        for (int64_t t = 0; t < full; t += panel_) {
-          auto* const to = reinterpret_cast<Vd*>(at(row, t));
-          for (int64_t real = 0; real < panel_ * parts<Number>; real += width)
-            read_transposed(from, offset + t * parts<Number> + real,
-                            [&](int place, Vd v) { to[real + place] = v; });
-        }
-        for (int64_t t = full; t < long_; ++t) *at(row, t) = gather(from, row * whole.short_stride + t);
-      }
-      return;
-    }
-    constexpr int64_t far = 16;
-    for (int64_t t = 0; t < long_; ++t) {
-      const int64_t offset = t * whole.long_stride;
-      // The CPU does not see where the next ones are, each in a page of its own.
-      if (t + far < long_)
-        for (int lane = 0; lane < width; ++lane)
-          prefetch(from[lane] + (offset + far * whole.long_stride) * parts<Number>);
-      Number* const to = at(0, t);  // rows are `panel_` apart
-      int64_t row = 0;
-      if (is_adjacent) {
-        for (; row < size_; ++row)
-          *reinterpret_cast<Vd*>(to + row * panel_) =
-              load_as_double(from[0] + offset + row * whole.short_stride);
-      } else if (whole.short_stride == 1) {
-        constexpr int step = width / parts<Number>;
-        for (; row + step <= size_; row += step)
-          read_transposed(from, (offset + row) * parts<Number>, [&](int place, Vd v) {
-            reinterpret_cast<Vd*>(to + (row + place / parts<Number>)*panel_)[place % parts<Number>] = v;
-          });
-      }
-      for (; row < size_; ++row) to[row * panel_] = gather(from, offset + row * whole.short_stride);
-    }
-  }
-
-  /// x, each lane multiplied by `factor`.
-  void write(const Number* x, int64_t count, const BlocksIn<Real>& blocks, int64_t stride, Vd factor) const {
-    if (are_adjacent(blocks)) {
-      for (int64_t t = 0; t < count; ++t)
-        store_from_double(blocks.values + blocks.first[0] + t * stride, real_part(x[t]) * factor);
-      return;
-    }
-    const auto* const vectors = reinterpret_cast<const Vd*>(x);
-    const int64_t reals = count * parts<Number>;
-    int64_t real = 0;
-    if (stride == 1)
-      for (; real + width <= reals; real += width) {
-        Vd rows[width];
-        for (int lane = 0; lane < width; ++lane) rows[lane] = vectors[real + lane] * factor;
-        transpose(rows);
-        for (int lane = 0; lane < task_.blocks; ++lane)
-          store_from_double(blocks.values + blocks.first[lane] * parts<Number> + real, rows[lane]);
-      }
-    for (; real < reals; ++real) {
-      const Vd v = vectors[real] * factor;
-      const int64_t offset = real / parts<Number> * stride * parts<Number> + real % parts<Number>;
-      for (int lane = 0; lane < task_.blocks; ++lane)
-        blocks.values[blocks.first[lane] * parts<Number> + offset] = static_cast<Real>(v[lane]);
-    }
   }
 
   /// u and p; the singular value, the root of the quotient, goes where it belongs.
@@ -229,8 +114,8 @@ class RankOneBlocks {
       for_u = root(value);
       for_p = 1 / for_u;
     }
-    write(u_, size_, task_.shorts, task_.shorts.short_stride, for_u);
-    write(p_, long_, task_.longs, task_.longs.long_stride, for_p);
+    Base::write(u_, size_, task_.shorts, task_.shorts.short_stride, for_u);
+    Base::write(p_, long_, task_.longs, task_.longs.long_stride, for_p);
   }
 
   // ---- the Gram matrix -------------------------------------------------------------
@@ -253,7 +138,7 @@ class RankOneBlocks {
   }
   template <int rows>
   void add_row_of_tiles(int64_t row, const Number* panel, int64_t panels, bool is_first) const {
-    constexpr int side = tile_rows<Number>;
+    constexpr int side = rows_of_tile<Number>;
     const Number* const left = panel + row * panel_;
     int64_t other = 0;
     // What is beyond the diagonal is written, too, where there is room, and never read.
@@ -264,7 +149,7 @@ class RankOneBlocks {
   }
   /// On and below the diagonal. So many panels at a time as stay in L1.
   void make_gram() const {
-    constexpr int side = tile_rows<Number>;
+    constexpr int side = rows_of_tile<Number>;
     constexpr int64_t l1_numbers = 16384 / static_cast<int64_t>(sizeof(Number));
     const int64_t together = l1_numbers / (size_ * panel_) > 1 ? l1_numbers / (size_ * panel_) : 1;
     for (int64_t first = 0; first < panels_; first += together) {
@@ -280,7 +165,7 @@ class RankOneBlocks {
 
   /// y := gram·x on the first k rows and columns.
   void multiply_gram(int64_t k, const Number* x, Number* y) const {
-    constexpr int side = tile_rows<Number>;
+    constexpr int side = rows_of_tile<Number>;
     int64_t row = 0;
     for (; row + side <= k; row += side) multiply_rows<side>(row, x, y);
     for (; row < k; ++row) multiply_rows<1>(row, x, y);
@@ -311,7 +196,7 @@ class RankOneBlocks {
 
   /// gram -= v·w^* + w·v^* on and below the diagonal of the first k rows.
   void subtract_outer(int64_t k, const Number* v, const Number* w) const {
-    constexpr int side = tile_rows<Number>;
+    constexpr int side = rows_of_tile<Number>;
     int64_t row = 0;
     for (; row + side <= k; row += side) subtract_rows<side>(row, v, w);
     for (; row < k; ++row) subtract_rows<1>(row, v, w);
@@ -510,11 +395,7 @@ class RankOneBlocks {
     return select(is_apart, length * length * (1 - rounding_) - r * r / or_one(is_apart, gap), zero);
   }
 
-  const RankOneTask<Real>& task_;
-  int64_t size_, long_;
-  int64_t panel_, panels_;  ///< columns of a panel, the last filled up with zeros; how many there are
-  double rounding_;         ///< of sums over a block, relative
-  Number* block_;           ///< (panels, size, columns of a panel)
+  double rounding_;  ///< of sums over a block, relative
   Number* p_;
   Number* gram_;  ///< (size, size)
   Number* u_;

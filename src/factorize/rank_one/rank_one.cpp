@@ -47,8 +47,10 @@ std::span<const RankOneKernels* const> rank_one_kernels() {
 template <class T>
 bool RankOne<T>::suits(const Split& split) noexcept {
   // Larger ones are left to LowRank, where threads share a block and less lies in memory at a time.
-  const std::int64_t side = std::min(split.rows(), split.cols());
-  return split.rank() == 1 && (side <= 32 || (side <= 256 && split.blocks() >= at_once));
+  constexpr std::int64_t most_elements = 1 << 20;
+  const auto [short_side, long_side] = std::minmax({split.rows(), split.cols()});
+  return split.rank() == 1 && long_side <= most_elements / short_side &&
+         (short_side <= 32 || (short_side <= 256 && split.blocks() >= at_once));
 }
 
 template <class T>
