@@ -29,7 +29,8 @@ std::vector<Implementation> all_implementations() {
       resident_implementation(),      direct_implementation(),         unpacked_implementation(),
       narrow_implementation(),        stream_implementation(),         skinny_implementation(),
       simt_implementation(),          gradient_wgmma_implementation(), gradient_mma_implementation(),
-      gradient_simt_implementation(), staged_implementation(),         fused_implementation(),
+      gradient_simt_implementation(), staged_implementation(),         fused_wgmma_implementation(),
+      fused_implementation(),
   };
 }
 

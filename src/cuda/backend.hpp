@@ -17,6 +17,7 @@ namespace kronsparse::cuda {
 [[nodiscard]] Implementation skinny_implementation();          ///< small_batch/skinny
 [[nodiscard]] Implementation simt_implementation();            ///< large_batch/simt
 [[nodiscard]] Implementation fused_implementation();           ///< chain/fused
+[[nodiscard]] Implementation fused_wgmma_implementation();     ///< chain/fused_wgmma
 [[nodiscard]] Implementation gradient_wgmma_implementation();  ///< gradient/wgmma
 [[nodiscard]] Implementation gradient_mma_implementation();    ///< gradient/mma
 [[nodiscard]] Implementation gradient_simt_implementation();   ///< gradient/simt

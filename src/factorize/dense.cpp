@@ -54,21 +54,27 @@ class Scale {
   RealOf<T> first_, second_;  // one alone may be too large
 };
 
-/// The sum of what body(first, last) returns for ranges that cover 0..size, on all threads; always in the
-/// same order.
-template <class Body>
-double sum_over(std::int64_t size, const Body& body) {
-  constexpr std::int64_t in_range = 1 << 16;
-  std::vector<double> sums(static_cast<std::size_t>((size + in_range - 1) / in_range));
-  for_ranges(size, in_range, [&](std::int64_t first, std::int64_t last) {
-    sums[static_cast<std::size_t>(first / in_range)] = body(first, last);
-  });
-  return std::accumulate(sums.begin(), sums.end(), 0.0);
+/// Scales elements; the sum of the squares of the result.
+template <class T>
+double scale_row(const Scale<T>& scale, const T* from, T* to, std::int64_t cols) {
+  constexpr std::int64_t at_once = 4;
+  double sums[at_once] = {};
+  std::int64_t col = 0;
+  for (; col + at_once <= cols; col += at_once)
+    for (std::int64_t part = 0; part < at_once; ++part) {
+      to[col + part] = scale(from[col + part]);
+      sums[part] += squared(to[col + part]);
+    }
+  for (; col < cols; ++col) {
+    to[col] = scale(from[col]);
+    sums[0] += squared(to[col]);
+  }
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 template <class T>
-std::vector<std::vector<T>> conjugates(std::vector<std::vector<T>> factors) {
-  for (std::vector<T>& values : factors)
+std::vector<Values<T>> conjugates(std::vector<Values<T>> factors) {
+  for (Values<T>& values : factors)
     for (T& value : values) value = conjugate(value);
   return factors;
 }
@@ -76,7 +82,7 @@ std::vector<std::vector<T>> conjugates(std::vector<std::vector<T>> factors) {
 /// Part of a chain, with the values that belong to it, for the library's products.
 template <class T>
 struct Part {
-  Part(const Chain& whole, const std::vector<std::vector<T>>& factors, std::size_t begin, std::size_t end)
+  Part(const Chain& whole, const std::vector<Values<T>>& factors, std::size_t begin, std::size_t end)
       : chain(std::vector<Pattern>(whole.factors().begin() + static_cast<std::ptrdiff_t>(begin),
                                    whole.factors().begin() + static_cast<std::ptrdiff_t>(end))) {
     for (std::size_t index = begin; index < end; ++index)
@@ -91,29 +97,27 @@ struct Part {
 template <class T>
 Dense<T>::Dense(const ConstMatrix& w) : rows_(w.rows), cols_(w.cols), elements_(count(w.rows, w.cols)) {
   const T* const from = static_cast<const T*>(w.data);
-  std::vector<double> largest_of_row(static_cast<std::size_t>(rows_));
-  for_ranges(rows_, 1 + ((1 << 16) / cols_), [&](std::int64_t first, std::int64_t last) {
+  const std::int64_t in_range = 1 + ((1 << 15) / cols_);
+  std::vector<double> of_row(static_cast<std::size_t>(rows_));
+  for_ranges(rows_, in_range, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t row = first; row < last; ++row)
-      largest_of_row[static_cast<std::size_t>(row)] = largest_in(from + (row * w.stride), row, cols_);
+      of_row[static_cast<std::size_t>(row)] = largest_in(from + (row * w.stride), row, cols_);
   });
-  const double largest = std::ranges::max(largest_of_row);
+  const double largest = std::ranges::max(of_row);
   if (largest > 0) std::frexp(largest, &exponent_);
   const Scale<T> scale(-exponent_);
-  norm_ = std::sqrt(sum_over(rows_ * cols_, [&](std::int64_t first, std::int64_t last) {
-    double sum = 0;
-    for (std::int64_t index = first; index < last; ++index) {
-      const T element = scale(from[(index / cols_ * w.stride) + (index % cols_)]);
-      elements_[static_cast<std::size_t>(index)] = element;
-      sum += squared(element);
-    }
-    return sum;
-  }));
+  for_ranges(rows_, in_range, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t row = first; row < last; ++row)
+      of_row[static_cast<std::size_t>(row)] =
+          scale_row(scale, from + (row * w.stride), &elements_[count(row, cols_)], cols_);
+  });
+  norm_ = std::sqrt(std::accumulate(of_row.begin(), of_row.end(), 0.0));
 }
 
 template <class T>
-const std::vector<T>& Dense<T>::values_of(const Pattern& pattern, std::vector<T>& memory) const {
+const Values<T>& Dense<T>::values_of(const Pattern& pattern, Values<T>& memory) const {
   if (pattern.a == 1 && pattern.d == 1) return elements_;
-  std::vector<T>& values = memory;
+  Values<T>& values = memory;
   values.clear();
   values.reserve(static_cast<std::size_t>(pattern.nnz()));
   for (std::int64_t i = 0; i < pattern.a; ++i)
@@ -140,21 +144,21 @@ double Dense<T>::squared_norm_outside(const Pattern& pattern) const {
 }
 
 template <class T>
-double Dense<T>::squared_error_of(const Chain& chain, const std::vector<std::vector<T>>& factors) const {
+double Dense<T>::squared_error_of(const Chain& chain, const std::vector<Values<T>>& factors) const {
   const Pattern pattern = chain.product().value();
-  std::vector<T> memory;
-  const std::vector<T>& values = values_of(pattern, memory);
+  Values<T> memory;
+  const Values<T>& values = values_of(pattern, memory);
   return squared_norm_outside(pattern) + squared_distance(chain, factors, values);
 }
 
 /// The factors before the one in question keep lengths, and so do those behind it: what is nearest is the
 /// projection, left^*·W·right^*, in the pattern.
 template <class T>
-std::vector<T> Dense<T>::best_factor(const Chain& chain, const std::vector<std::vector<T>>& factors,
-                                     std::size_t index) const {
+Values<T> Dense<T>::best_factor(const Chain& chain, const std::vector<Values<T>>& factors,
+                                std::size_t index) const {
   Dense projected = *this;
   if (index + 1 < chain.size()) {  // W·right^* = (conj(right)·W^T)^T
-    const std::vector<std::vector<T>> conjugated = conjugates(factors);
+    const std::vector<Values<T>> conjugated = conjugates(factors);
     const Part<T> right(chain, conjugated, index + 1, chain.size());
     projected.cols_ = right.chain.rows();
     projected.elements_.resize(count(rows_, projected.cols_));
@@ -166,18 +170,18 @@ std::vector<T> Dense<T>::best_factor(const Chain& chain, const std::vector<std::
     MultiplyOptions adjoint;
     adjoint.layout = Layout::batch_last;
     adjoint.operation = Operation::adjoint;
-    std::vector<T> result(count(left.chain.cols(), projected.cols_));
+    Values<T> result(count(left.chain.cols(), projected.cols_));
     multiply(left.chain, left.values, {projected.elements_.data(), rows_, projected.cols_},
              {result.data(), left.chain.cols(), projected.cols_}, adjoint);
     projected.elements_ = std::move(result);
     projected.rows_ = left.chain.cols();
   }
-  std::vector<T> memory;
+  Values<T> memory;
   return projected.values_of(chain[index], memory);
 }
 
 template <class T>
-void Dense<T>::unscale(std::vector<std::vector<T>>& factors) const {
+void Dense<T>::unscale(std::vector<Values<T>>& factors) const {
   // Shared among all: one factor alone could overflow, or lose bits where numbers are very small.
   const int factor_count = static_cast<int>(factors.size());
   int left = exponent_;

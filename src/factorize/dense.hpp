@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "factorize/values.hpp"
 #include "kronsparse/chain.hpp"
 #include "kronsparse/multiply.hpp"
 
@@ -20,21 +21,21 @@ class Dense {
   [[nodiscard]] double norm() const noexcept { return norm_; }
   /// The elements of the copy that a pattern has, as its values: all of them, or those that `memory` then
   /// has.
-  [[nodiscard]] const std::vector<T>& values_of(const Pattern& pattern, std::vector<T>& memory) const;
+  [[nodiscard]] const Values<T>& values_of(const Pattern& pattern, Values<T>& memory) const;
   /// The squared norm of the elements that a pattern does not have.
   [[nodiscard]] double squared_norm_outside(const Pattern& pattern) const;
   /// The squared norm of copy - product.
-  [[nodiscard]] double squared_error_of(const Chain& chain, const std::vector<std::vector<T>>& factors) const;
+  [[nodiscard]] double squared_error_of(const Chain& chain, const std::vector<Values<T>>& factors) const;
   /// The values of one factor that bring the product nearest to the copy, the others being orthonormal
   /// around it.
-  [[nodiscard]] std::vector<T> best_factor(const Chain& chain, const std::vector<std::vector<T>>& factors,
-                                           std::size_t index) const;
+  [[nodiscard]] Values<T> best_factor(const Chain& chain, const std::vector<Values<T>>& factors,
+                                      std::size_t index) const;
   /// Makes factors of the copy factors of the matrix.
-  void unscale(std::vector<std::vector<T>>& factors) const;
+  void unscale(std::vector<Values<T>>& factors) const;
 
  private:
   std::int64_t rows_, cols_;
-  std::vector<T> elements_;
+  Values<T> elements_;
   double norm_ = 0;
   int exponent_ = 0;  ///< the matrix is the copy times 2^exponent
 };

@@ -12,6 +12,7 @@
 #include "core/text.hpp"
 #include "factorize/dense.hpp"
 #include "factorize/hierarchy.hpp"
+#include "factorize/reflector.hpp"
 #include "kronsparse/error.hpp"
 
 namespace kronsparse {
@@ -137,8 +138,8 @@ class Run {
     Factorization found{chain, dtype_of<T>, {}, 0, 0, std::numeric_limits<double>::infinity(), {}};
     const Chain& reduced = reduction_.chain;
     const Pattern whole = reduced.product().value();
-    std::vector<T> copy;
-    const std::vector<T>& values = matrix_.values_of(whole, copy);
+    Values<T> copy;
+    const Values<T>& values = matrix_.values_of(whole, copy);
     const double norm = matrix_.norm();
     const double outside = matrix_.squared_norm_outside(whole);
     const auto relative = [&](double squared_error) {
@@ -162,7 +163,7 @@ class Run {
     if (options_.certify && options_.orthonormal)
       found.upper_bound = upper_bound(found.split_errors, relative(outside));
 
-    std::vector<std::vector<T>> factors = hierarchy.factors();
+    std::vector<Values<T>> factors = hierarchy.factors();
     double error = relative(matrix_.squared_error_of(reduced, factors));
     for (int sweep = 0; sweep < options_.polish; ++sweep) {
       if (!options_.orthonormal && sweep == 0) hierarchy.make_centre(reduced.size() - 1);
@@ -186,33 +187,45 @@ class Run {
   }
 
  private:
-  double error_at(std::size_t split, const std::vector<T>& values) {
+  /// The products of the factors before and behind a split.
+  [[nodiscard]] std::pair<Pattern, Pattern> parts_at(std::size_t split) const {
     const auto& factors = reduction_.chain.factors();
     const auto middle = factors.begin() + static_cast<std::ptrdiff_t>(split);
-    const Pattern left = Chain(std::vector<Pattern>(factors.begin(), middle)).product().value();
-    const Pattern right = Chain(std::vector<Pattern>(middle, factors.end())).product().value();
+    return {Chain(std::vector<Pattern>(factors.begin(), middle)).product().value(),
+            Chain(std::vector<Pattern>(middle, factors.end())).product().value()};
+  }
+
+  double error_at(std::size_t split, const Values<T>& values) {
+    const auto [left, right] = parts_at(split);
     return error_of_split(left, right, values.data(), [&](double work) { progress_(work); });
+  }
+
+  /// What rounding makes of a split's error: what is taken off for the lower bound, and what factors have.
+  [[nodiscard]] double rounding_at(std::size_t split) const {
+    const auto [left, right] = parts_at(split);
+    return (4 * static_cast<double>(left.b + right.c) * std::numeric_limits<double>::epsilon()) +
+           (16 * static_cast<double>(std::numeric_limits<RealOf<T>>::epsilon()));
   }
 
   /// From left to right, or right to left, errors of splits are orthogonal to each other, and each is at most
   /// that of the matrix itself. In other orders the best error of what earlier splits left differs from that
-  /// of the matrix by at most their error: e becomes 2·e + E.
+  /// of the matrix by at most their error: e becomes 2·e + E. Rounding is counted in.
   [[nodiscard]] double upper_bound(const std::vector<double>& errors, double outside) const {
     const bool is_in_line =
         std::ranges::is_sorted(splits_) || std::ranges::is_sorted(splits_, std::ranges::greater{});
     double bound = is_in_line ? outside * outside : outside;
     for (const std::size_t split : splits_) {
-      const double error = errors[split - 1];
+      const double error = errors[split - 1] + rounding_at(split);
       bound = is_in_line ? bound + ((error * error) - (outside * outside)) : (2 * bound) + error;
     }
     return is_in_line ? std::sqrt(std::clamp(bound, 0.0, 1.0)) : bound;
   }
 
-  std::vector<std::vector<T>> lifted(std::vector<std::vector<T>> factors) const {
+  std::vector<Values<T>> lifted(std::vector<Values<T>> factors) const {
     for (std::size_t step = reduction_.steps.size(); step-- > 0;) {
       const auto& [index, before] = reduction_.steps[step];
-      std::vector<T> left;
-      std::vector<T> right;
+      Values<T> left;
+      Values<T> right;
       lift(before[index], before[index + 1], factors[index], left, right);
       factors[index] = std::move(right);
       factors.insert(factors.begin() + static_cast<std::ptrdiff_t>(index), std::move(left));
@@ -220,9 +233,9 @@ class Run {
     return factors;
   }
 
-  static std::vector<std::vector<std::byte>> as_bytes(const std::vector<std::vector<T>>& factors) {
+  static std::vector<std::vector<std::byte>> as_bytes(const std::vector<Values<T>>& factors) {
     std::vector<std::vector<std::byte>> all;
-    for (const std::vector<T>& values : factors) {
+    for (const Values<T>& values : factors) {
       std::vector<std::byte>& bytes = all.emplace_back(values.size() * sizeof(T));
       std::memcpy(bytes.data(), values.data(), bytes.size());
     }

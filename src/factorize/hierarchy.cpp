@@ -1,14 +1,13 @@
 #include "factorize/hierarchy.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <complex>
 #include <numeric>
 
 #include "factorize/low_rank.hpp"
 #include "factorize/parallel.hpp"
-#include "factorize/rank_one.hpp"
+#include "factorize/rank_one/rank_one.hpp"
 #include "factorize/reflector.hpp"
 #include "factorize/split.hpp"
 
@@ -143,6 +142,16 @@ double over_blocks(const Split& split, LowRank<T> (*make)(const Split&), const T
       use);
 }
 
+/// The same for blocks of rank 1, some at a time.
+template <class T, class Use>
+double over_groups(const Split& split, const Tick& tick, const Use& use) {
+  constexpr std::int64_t at_once = RankOne<T>::at_once;
+  const std::int64_t groups = (split.blocks() + at_once - 1) / at_once;
+  return over_indices(
+      groups, work_of(split) / static_cast<double>(groups), [&] { return RankOne<T>(split); }, tick,
+      [&](RankOne<T>& worker, std::int64_t group) { return use(worker, group * at_once); });
+}
+
 template <class T>
 LowRank<T> worker_of_left(const Split& split) {
   return {split.rows(), split.cols(), split.rank()};
@@ -158,6 +167,13 @@ template <class T>
 double split_values(const Split& split, const T* product, T* left, T* right, Side side, bool is_shared,
                     const Tick& tick) {
   const bool is_left = side == Side::left;
+  if (RankOne<T>::suits(split)) {
+    using Values = typename RankOne<T>::Values;
+    const Values values = is_shared ? Values::to_both : is_left ? Values::to_right : Values::to_left;
+    return over_groups<T>(split, tick, [&](RankOne<T>& worker, std::int64_t first) {
+      return worker.approximate(product, first, left, right, values);
+    });
+  }
   const std::int64_t rows = is_left ? split.rows() : split.cols();
   const std::int64_t cols = is_left ? split.cols() : split.rows();
   const std::int64_t rank = split.rank();
@@ -176,8 +192,8 @@ double split_values(const Split& split, const T* product, T* left, T* right, Sid
 }
 
 template <class T>
-std::vector<T> zeros(const Pattern& pattern) {
-  return std::vector<T>(static_cast<std::size_t>(pattern.nnz()));
+Values<T> make_values(const Pattern& pattern) {
+  return Values<T>(static_cast<std::size_t>(pattern.nnz()));
 }
 
 Pattern product_of(const Chain& chain, std::size_t begin, std::size_t end) {
@@ -192,7 +208,7 @@ Pattern product_of(const Chain& chain, std::size_t begin, std::size_t end) {
 double work_of(const Pattern& left, const Pattern& right) { return work_of(Split(left, right)); }
 
 template <class T>
-Hierarchy<T>::Hierarchy(const Chain& chain, const std::vector<T>& values, bool is_orthonormal, Tick tick)
+Hierarchy<T>::Hierarchy(const Chain& chain, const Values<T>& values, bool is_orthonormal, Tick tick)
     : chain_(chain),
       whole_(values.data()),
       is_orthonormal_(is_orthonormal),
@@ -211,8 +227,8 @@ double Hierarchy<T>::split(std::size_t place, bool centre_goes_right) {
   const std::size_t begin = factor == 0 ? 0 : ends_[factor - 1];
   const Pattern left = product_of(chain_, begin, place);
   const Pattern right = product_of(chain_, place, ends_[factor]);
-  std::vector<T> left_values = zeros<T>(left);
-  std::vector<T> right_values = zeros<T>(right);
+  Values<T> left_values = make_values<T>(left);
+  Values<T> right_values = make_values<T>(right);
   const double error = split_values(Split(left, right), ends_.size() == 1 ? whole_ : values_[factor].data(),
                                     left_values.data(), right_values.data(),
                                     centre_goes_right ? Side::left : Side::right, !is_orthonormal_, tick_);
@@ -281,23 +297,10 @@ void Hierarchy<T>::move_left() {
 template <class T>
 double error_of_split(const Pattern& left, const Pattern& right, const T* values, const Tick& tick) {
   const Split split(left, right);
-  if constexpr (!is_complex_type<T>)
-    if (split.rank() == 1 && std::min(split.rows(), split.cols()) > 1) {
-      constexpr std::int64_t at_once = RankOneDistances::at_once;
-      const std::int64_t groups = (split.blocks() + at_once - 1) / at_once;
-      return over_indices(
-          groups, work_of(split) / static_cast<double>(groups),
-          [&] { return RankOneDistances(split.rows(), split.cols()); }, tick,
-          [&](RankOneDistances& worker, std::int64_t group) {
-            std::array<Place, at_once> places{};
-            const std::int64_t first = group * at_once;
-            const std::int64_t count = std::min(at_once, split.blocks() - first);
-            for (std::int64_t block = 0; block < count; ++block)
-              places[static_cast<std::size_t>(block)] = split.in_product(first + block);
-            worker.read(values, places, count);
-            return worker.lower_bound();
-          });
-    }
+  if (RankOne<T>::suits(split))
+    return over_groups<T>(split, tick, [&](RankOne<T>& worker, std::int64_t first) {
+      return worker.lower_bound(values, first);
+    });
   return over_blocks<T>(split, &worker_of_left<T>, tick, [&](LowRank<T>& worker, std::int64_t block) {
     read(worker.block(), values, split.in_product(block), split.rows(), split.cols());
     return worker.tail();
@@ -305,15 +308,14 @@ double error_of_split(const Pattern& left, const Pattern& right, const T* values
 }
 
 template <class T>
-double squared_distance(const Chain& chain, const std::vector<std::vector<T>>& factors,
-                        const std::vector<T>& values) {
+double squared_distance(const Chain& chain, const std::vector<Values<T>>& factors, const Values<T>& values) {
   // From the right: for most chains patterns grow towards the whole product, and only the last are large. The
   // largest of all is not kept.
   Pattern right = chain[chain.size() - 1];
-  std::vector<T> merged = factors.back();
+  Values<T> merged = factors.back();
   for (std::size_t index = chain.size() - 1; index-- > 1;) {
     const Split split(chain[index], right);
-    std::vector<T> product = zeros<T>(chain[index].times(right).value());
+    Values<T> product = make_values<T>(chain[index].times(right).value());
     over_rows(split, factors[index].data(), merged.data(), [&](const T* row, Place place) {
       write(product.data(), row, place, 1, split.cols());
       return 0.0;
@@ -324,7 +326,11 @@ double squared_distance(const Chain& chain, const std::vector<std::vector<T>>& f
   const auto distance = [&](const T* row, Place place, std::int64_t cols) {
     const T* const expected = values.data() + place.first;
     double sum = 0;
-    for (std::int64_t col = 0; col < cols; ++col) sum += squared(expected[col * place.col_stride] - row[col]);
+    if (place.col_stride == 1)  // a loop that is vectorised
+      for (std::int64_t col = 0; col < cols; ++col) sum += squared(expected[col] - row[col]);
+    else
+      for (std::int64_t col = 0; col < cols; ++col)
+        sum += squared(expected[col * place.col_stride] - row[col]);
     return sum;
   };
   if (chain.size() == 1) return distance(merged.data(), {0, 0, 1}, static_cast<std::int64_t>(merged.size()));
@@ -334,22 +340,22 @@ double squared_distance(const Chain& chain, const std::vector<std::vector<T>>& f
 }
 
 template <class T>
-void lift(const Pattern& left, const Pattern& right, const std::vector<T>& values,
-          std::vector<T>& left_values, std::vector<T>& right_values) {
+void lift(const Pattern& left, const Pattern& right, const Values<T>& values, Values<T>& left_values,
+          Values<T>& right_values) {
   const Split split(left, right);
-  left_values = zeros<T>(left);
-  right_values = zeros<T>(right);
+  left_values = make_values<T>(left);
+  right_values = make_values<T>(right);
   // The smaller side becomes the identity.
   const Side side = split.rows() <= split.cols() ? Side::left : Side::right;
   split_values(split, values.data(), left_values.data(), right_values.data(), side, false, [](double) {});
 }
 
 // NOLINTBEGIN(bugprone-macro-parentheses): types cannot have them
-#define KRONSPARSE_HIERARCHY_OF(T)                                                                           \
-  template class Hierarchy<T>;                                                                               \
-  template double squared_distance(const Chain&, const std::vector<std::vector<T>>&, const std::vector<T>&); \
-  template double error_of_split(const Pattern&, const Pattern&, const T*, const Tick&);                     \
-  template void lift(const Pattern&, const Pattern&, const std::vector<T>&, std::vector<T>&, std::vector<T>&);
+#define KRONSPARSE_HIERARCHY_OF(T)                                                                 \
+  template class Hierarchy<T>;                                                                     \
+  template double squared_distance(const Chain&, const std::vector<Values<T>>&, const Values<T>&); \
+  template double error_of_split(const Pattern&, const Pattern&, const T*, const Tick&);           \
+  template void lift(const Pattern&, const Pattern&, const Values<T>&, Values<T>&, Values<T>&);
 KRONSPARSE_HIERARCHY_OF(float)
 KRONSPARSE_HIERARCHY_OF(double)
 KRONSPARSE_HIERARCHY_OF(std::complex<float>)

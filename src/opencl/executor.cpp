@@ -27,18 +27,18 @@ bool are_aligned(std::int64_t begin, Direction along, std::initializer_list<Dire
          });
 }
 
-/// Which vectors of four elements the kernel may load and store.
+/// Which vectors of four elements the kernel may load and store. Of those that it loads none is cut off.
 void set_vectors(Args& args, const Problem& problem, const Launch& launch) {
   const std::int64_t is = i_count(problem);
   const auto loads = [&](Along along, std::int64_t begin, Direction i, Direction j, Direction row,
                          Direction depth) {
     switch (along) {
       case Along::rows:
-        return are_aligned(begin, row, {i, j, depth});
+        return row.count % 4 == 0 && are_aligned(begin, row, {i, j, depth});
       case Along::depth:
-        return are_aligned(begin, depth, {i, j, row});
+        return depth.count % 4 == 0 && are_aligned(begin, depth, {i, j, row});
       case Along::j:
-        return are_aligned(begin, j, {i, row, depth}, launch.j_vector);
+        return j.count % launch.j_vector == 0 && are_aligned(begin, j, {i, row, depth}, launch.j_vector);
       default:
         return false;
     }

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "core/geometry.hpp"
@@ -27,11 +29,14 @@ struct Config {
 
   [[nodiscard]] int threads_of_team() const { return j * (m / thread_m) * (n / thread_n); }
   [[nodiscard]] int threads() const { return teams * threads_of_team(); }
+  [[nodiscard]] std::string to_string() const { return message("{}x{}x{}", j, m, n); }
   [[nodiscard]] int buffer_elements() const {
     return teams * 2 * j * (chunk * (m + 4) + 4 + chunk * (n + 4) + 4);
   }
   [[nodiscard]] int added_elements() const { return (teams - 1) * threads_of_team() * thread_m; }
-  [[nodiscard]] int stage_elements(int pass) const { return m / thread_m * pass * j * (n + 4); }
+  [[nodiscard]] int stage_elements(int pass) const {
+    return m / thread_m * (pass * j * (n + (j > 8 ? 2 : 4)) + 1);
+  }
   /// Rows of a work-item that leave at a time: as many as need no more local memory than the buffers.
   [[nodiscard]] int pass() const {
     int rows = 4;
@@ -46,7 +51,8 @@ struct Config {
 
 /// From the largest to the one that every device has room for. Sums of 8 x 8 to a work-item reach the rate of
 /// a GPU's FMA units; those with 96 and 48 outputs are there for patterns of the paper whose b are multiples
-/// of 48. Teams are for gradients, whose tiles may be few while the sums, over the batch, are long.
+/// of 48. 16 neighbouring j of a half type fill a sector of 32 bytes. Teams are for gradients, whose tiles
+/// may be few while the sums, over the batch, are long.
 constexpr std::array configs = {
     Config{1, 128, 128, 8, 8, 16, 8, 4},  Config{1, 256, 64, 8, 8, 8, 8, 4},
     Config{1, 128, 96, 8, 8, 16, 8, 4},   Config{1, 256, 48, 8, 8, 8, 16, 2},
@@ -55,6 +61,8 @@ constexpr std::array configs = {
     Config{2, 64, 96, 8, 8, 8, 8, 4},     Config{4, 64, 64, 8, 8, 8, 8, 4},
     Config{4, 64, 48, 8, 8, 8, 8, 2},     Config{8, 32, 64, 8, 8, 4, 4, 8},
     Config{8, 32, 48, 8, 8, 4, 4, 2},     Config{8, 16, 32, 4, 4, 4, 4, 8},
+    Config{16, 32, 32, 8, 8, 4, 4, 4},    Config{16, 16, 64, 8, 8, 4, 2, 8},
+    Config{16, 16, 48, 8, 8, 4, 2, 2},    Config{16, 16, 32, 8, 8, 4, 2, 4},
     Config{1, 64, 64, 8, 8, 8, 8, 4, 4},  Config{1, 32, 32, 4, 4, 8, 8, 4, 8},
     Config{1, 16, 16, 4, 4, 8, 4, 4, 16}, Config{4, 32, 32, 8, 8, 4, 4, 4, 4},
     Config{4, 16, 16, 4, 4, 8, 4, 4, 4},  Config{8, 16, 16, 4, 4, 4, 4, 4, 4},
@@ -85,14 +93,15 @@ double seconds_of(const Config& config, const Problem& problem, const DeviceFact
   const double share = facts.is_cpu ? 1 : std::min(1.0, turns * config.threads() / 256);
   // Fewer sums per work-item, more of its instructions are loads; fewer in a tile, its operands come more
   // often from the device's cache. Fitted to the H200's times (docs/notes/opencl.md).
-  const double loads =
-      0.25 + 2.0 * (1.0 / config.thread_m + 1.0 / config.thread_n) + 29.0 * (1.0 / config.m + 1.0 / config.n);
+  const double bytes = static_cast<double>(size_of(problem.dtype));
+  const double loads = 0.25 + 2.0 * (1.0 / config.thread_m + 1.0 / config.thread_n) +
+                       29.0 / 4 * std::min(bytes, 4.0) * (1.0 / config.m + 1.0 / config.n);
   const bool is_wide = problem.dtype == DType::f64 || problem.dtype == DType::complex128;
   const double rate = facts.clock_hz * (is_wide ? 64 : 128);  // sums of a compute unit
   const double sums = (is_complex(problem.dtype) ? 4 : 1) * turns * config.j * config.m * config.n *
                       padded(args.depth, config.chunk * config.teams);
   // Runs of j shorter than both the row and a sector of 32 bytes are read more than once.
-  const double run = config.j * static_cast<double>(size_of(problem.dtype));
+  const double run = config.j * bytes;
   const bool batch_first = problem.layout == Layout::batch_first;
   const double sectors = !batch_first || config.j >= args.js || run >= 32 ? 1 : 32 / run;
   constexpr double memory_rate = 2e12;
@@ -106,16 +115,24 @@ double seconds_of(const Config& config, const Problem& problem, const DeviceFact
 
 std::string options_for(const Problem& problem, Device device, const Config& config);
 
+/// For experiments: "JxMxN", the only tile that is taken; empty for all.
+std::string only_tile() {
+  const char* const text = std::getenv("KRONSPARSE_OPENCL_TILE");
+  return text == nullptr ? "" : text;
+}
+
 /// Null where none fits, or, for a run, none that does is built.
 const Config* choose(const Problem& problem, Device device, const DeviceFacts& facts) {
   const Problem rounded = with_rounded_batch(problem);
   const bool has_runs = problem.layout == Layout::batch_first;
+  const std::string only = only_tile();
   const Config* best = nullptr;
   double least = std::numeric_limits<double>::infinity();
   for (const Config& config : configs) {
     if (!fits(config, facts, problem.dtype) || is_too_large(config, problem.dtype)) continue;
     if (config.j > 1 && !has_runs) continue;  // neighbouring j are not neighbours in memory
     if (config.teams > 1 && problem.operation != Operation::gradient) continue;
+    if (!only.empty() && only != config.to_string()) continue;
     if (RunScope::is_active() &&
         !are_built(device, Source::local_memory, options_for(problem, device, config)))
       continue;
@@ -225,6 +242,8 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
     return {.refusal = std::move(reason)};
   const Config* const config = choose(problem, device, facts);
   if (config == nullptr && RunScope::is_active()) return {.refusal = not_built};
+  if (config == nullptr && !only_tile().empty())
+    return {.refusal = message("KRONSPARSE_OPENCL_TILE={} leaves no tile for {}", only_tile(), facts.name)};
   if (config == nullptr)
     return {.refusal = message("needs {} bytes of local memory and work-groups of {}; {} has {} and {}",
                                configs.back().local_bytes(sum_bytes(problem.dtype)), configs.back().threads(),

@@ -73,6 +73,15 @@ TEST_F(Choice, RunsOfJAreAsLongAsTheBlocksAllow) {
   EXPECT_EQ(tile("1x1024x1024x1"), "1x128x128 limited");
 }
 
+/// Of half types 16 j are a sector.
+TEST_F(Choice, TilesOfHalfTypesAreChosenByTheirBytes) {
+  const auto tile = [](const std::string& sizes) { return tile_of("f16 batch_first B=25088 " + sizes); };
+  EXPECT_EQ(tile("1x64x64x32"), "16x32x32 limited");
+  EXPECT_EQ(tile("1x64x64x8"), "8x32x64 limited");
+  EXPECT_EQ(tile("96x96x96x4"), "4x64x48 limited");
+  EXPECT_EQ(tile_of("bf16 batch_last B=25088 1x64x64x32"), "1x256x64 limited");
+}
+
 /// Sums of eight bytes would not fit the limit, and other drivers do not know the option.
 TEST_F(Choice, RegistersAreLimitedWhereThatLeavesRoomForTheSums) {
   EXPECT_EQ(tile_of("f64 batch_last B=25088 1x1024x1024x4").find("limited"), std::string::npos);

@@ -2,6 +2,7 @@
 // vectors can be loaded and stored or not; and gradients whose sums several teams share.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <limits>
 
@@ -16,46 +17,61 @@ using opencl::DeviceFacts;
 using opencl::PretendedDevices;
 using Kernels = OpenclTest;
 
+template <class T>
+bool is_nan(T element) {
+  return std::isnan(element);
+}
+template <>
+bool is_nan(std::uint16_t bits) {
+  return bits == 0x7fff;  // the one that guards are made of, in f16 and in bf16
+}
+
+template <class T>
+constexpr T nan = std::numeric_limits<T>::quiet_NaN();
+template <>
+constexpr std::uint16_t nan<std::uint16_t> = 0x7fff;
+
 /// Elements in device memory with NaN before and behind them.
+template <class T>
 class Guarded {
  public:
   /// `front` elements of NaN come first: vectors are aligned where that is a multiple of four.
-  Guarded(const std::vector<float>& elements, std::size_t front)
+  Guarded(const std::vector<T>& elements, std::size_t front)
       : front_(front),
         count_(elements.size()),
-        buffer_((front + elements.size() + back) * sizeof(float), opencl_0) {
-    std::vector<float> all(front + elements.size() + back, nan);
+        buffer_((front + elements.size() + back) * sizeof(T), opencl_0) {
+    std::vector<T> all(front + elements.size() + back, nan<T>);
     std::ranges::copy(elements, all.begin() + static_cast<std::ptrdiff_t>(front));
     buffer_.copy_from_host(all.data(), buffer_.bytes());
   }
 
-  [[nodiscard]] float* data() const { return static_cast<float*>(buffer_.data()) + front_; }
-  [[nodiscard]] std::vector<float> elements() const {
-    const std::vector<float> all = on_host<float>(buffer_);
+  [[nodiscard]] T* data() const { return static_cast<T*>(buffer_.data()) + front_; }
+  [[nodiscard]] std::vector<T> elements() const {
+    const std::vector<T> all = on_host<T>(buffer_);
     return {all.begin() + static_cast<std::ptrdiff_t>(front_),
             all.begin() + static_cast<std::ptrdiff_t>(front_ + count_)};
   }
   [[nodiscard]] bool has_its_guards() const {
-    std::vector<float> all = on_host<float>(buffer_);
+    std::vector<T> all = on_host<T>(buffer_);
     all.erase(all.begin() + static_cast<std::ptrdiff_t>(front_),
               all.begin() + static_cast<std::ptrdiff_t>(front_ + count_));
-    return std::ranges::all_of(all, [](float element) { return std::isnan(element); });
+    return std::ranges::all_of(all, [](T element) { return is_nan(element); });
   }
 
  private:
-  static constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   static constexpr std::size_t back = 300;  // more than a tile's row
   std::size_t front_, count_;
   Buffer buffer_;
 };
 
+template <class T = float>
 void expect_stays_inside(const std::string& text, const char* implementation, std::size_t front) {
   SCOPED_TRACE(text + " by " + implementation + ", " + std::to_string(front) + " in front");
   const Problem problem = Problem::parse(text);
-  const Numbers<float> numbers(problem);
-  const Guarded x(numbers.x, front);
-  const Guarded second(numbers.second, front);
-  const Guarded y(std::vector<float>(numbers.y.size(), std::numeric_limits<float>::quiet_NaN()), front);
+  const Numbers<T> numbers(problem);
+  const Guarded<T> x(numbers.x, front);
+  const Guarded<T> second(numbers.second, front);
+  const Guarded<T> y(std::vector<T>(numbers.y.size(), nan<T>), front);
   if (problem.operation == Operation::gradient)
     Plan(problem, opencl_0, implementation).run({.x = x.data(), .y = y.data(), .g = second.data()});
   else
@@ -90,20 +106,30 @@ class MadeUpGpu {
 /// The tiles that CPUs never take: large ones, and those of 2 and 8 neighbouring j; whole ones and others,
 /// whose sums leave as vectors where four samples or outputs always end together. Compiled as for NVIDIA's
 /// GPUs, whose kernels do not know the size of their work-groups.
+void become_small_gpu(DeviceFacts& facts) {
+  facts.compute_units = 1;
+  facts.is_cpu = false;
+  facts.local_bytes = 48 << 10;
+  facts.work_group = 1024;
+}
+
 TEST_F(Kernels, LargeTilesStayInsideToo) {
-  const MadeUpGpu gpu(
-      [](DeviceFacts& facts) {
-        facts.compute_units = 1;
-        facts.is_cpu = false;
-        facts.local_bytes = 48 << 10;
-        facts.work_group = 1024;
-      },
-      "-D IS_CPU=1 -D LIMITS_REGISTERS=1");
+  const MadeUpGpu gpu(become_small_gpu, "-D IS_CPU=1 -D LIMITS_REGISTERS=1");
   for (const char* sizes :
        {"batch_first B=70 1x64x24x2", "batch_first B=40 1x48x20x8", "batch_first B=70 1x44x24x1",
         "batch_last B=76 1x43x24x2", "batch_last B=75 1x48x24x1"})
     for (const std::size_t front : {std::size_t{64}, std::size_t{3}})
       expect_stays_inside(std::string("f32 ") + sizes, "local", front);
+}
+
+/// Vectors of half types are words that hold two of them; 16 neighbouring j are a sector.
+TEST_F(Kernels, LargeTilesOfHalfTypesStayInsideToo) {
+  const MadeUpGpu gpu(become_small_gpu, "-D IS_CPU=1 -D LIMITS_REGISTERS=1");
+  for (const char* problem :
+       {"f16 batch_first B=40 1x48x20x16", "bf16 batch_first B=70 1x64x24x2",
+        "f16 batch_first B=70 1x44x24x1", "bf16 batch_last B=76 1x43x24x2", "f16 batch_last B=75 1x48x24x1"})
+    for (const std::size_t front : {std::size_t{64}, std::size_t{3}})
+      expect_stays_inside<std::uint16_t>(problem, "local", front);
 }
 
 /// A GPU with many compute units and few tiles: the work-group is larger than its tile needs, and the answer

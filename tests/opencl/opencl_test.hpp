@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "core/geometry.hpp"
@@ -22,7 +25,17 @@ class OpenclTest : public testing::Test {
   }
 };
 
-/// x, values and the answer of a problem of f32 or f64 numbers; those of a gradient are x, g and the answer.
+/// A small whole number as a dtype has it; elements of f16 and bf16 are their bits.
+template <class T>
+T element_of(DType dtype, int number) {
+  if constexpr (!std::is_same_v<T, std::uint16_t>) return static_cast<T>(number);
+  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(number));
+  if (dtype == DType::bf16) return static_cast<T>(bits >> 16);
+  if (number == 0) return T{};
+  return static_cast<T>((bits >> 31 << 15) | (((bits >> 23 & 0xff) - 127 + 15) << 10) | (bits >> 13 & 0x3ff));
+}
+
+/// x, values and the answer of a problem; those of a gradient are x, g and the answer.
 template <class T>
 struct Numbers {
   explicit Numbers(const Problem& problem)
@@ -30,9 +43,10 @@ struct Numbers {
         second(problem.operation == Operation::gradient ? size(rows_matrix(problem))
                                                         : static_cast<std::size_t>(problem.chain.nnz())),
         y(size(y_matrix(problem))) {
-    for (std::size_t index = 0; index < x.size(); ++index) x[index] = static_cast<T>(index * 7 % 11) - T(5);
+    for (std::size_t index = 0; index < x.size(); ++index)
+      x[index] = element_of<T>(problem.dtype, static_cast<int>(index * 7 % 11) - 5);
     for (std::size_t index = 0; index < second.size(); ++index)
-      second[index] = static_cast<T>(index * 5 % 7) - T(3);
+      second[index] = element_of<T>(problem.dtype, static_cast<int>(index * 5 % 7) - 3);
     if (problem.operation == Operation::gradient)
       Plan(problem).run({.x = x.data(), .y = y.data(), .g = second.data()});
     else

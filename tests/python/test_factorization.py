@@ -77,7 +77,7 @@ def test_bounds_and_errors_are_what_they_say(chain, dtype):
             assert found.lower_bound - tolerance <= polished.error <= found.error + tolerance
     splits = len(found.split_errors)
     left = factorize(w, chain)
-    assert left.upper_bound <= math.sqrt(max(splits, 1)) * left.lower_bound + tolerance
+    assert left.upper_bound <= math.sqrt(max(splits, 1)) * left.lower_bound + 4 * tolerance
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex128], ids=lambda dtype: np.dtype(dtype).name)
@@ -375,6 +375,38 @@ def test_torch_finds_the_same(chain, dtype, order):
         assert theirs.upper_bound == pytest.approx(ours.upper_bound, abs=tolerance)
         assert theirs.split_errors == pytest.approx(ours.split_errors, abs=tolerance)
         assert told == sorted(told) and told[-1] == 1.0
+
+
+@pytest.mark.parametrize("exponent", [-1000, 1000])
+@pytest.mark.parametrize("order", ["left", "right"])
+def test_torch_takes_numbers_of_any_size(order, exponent):
+    pytest.importorskip("torch")
+    w = random((24, 24))
+    chain = butterfly(24, row_radices=(2, 3, 4))
+    plain, scaled = (
+        factorize(one, chain, order, polish=2, device="cpu:0") for one in (w, np.ldexp(w, exponent))
+    )
+    assert scaled.error == pytest.approx(plain.error, rel=1e-12)
+    assert scaled.lower_bound == pytest.approx(plain.lower_bound, rel=1e-12)
+    third = exponent // len(chain)
+    factors = [np.ldexp(values, -third) for values in scaled.factors]
+    factors[0] = np.ldexp(factors[0], 3 * third - exponent)
+    assert error_of(w, factors) == pytest.approx(plain.error, rel=1e-12)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu:0"])
+@pytest.mark.parametrize("noise", [0, 1e-14, 1e-12, 1e-9, 1e-7, 1e-5, 1e-2])
+@pytest.mark.parametrize("chain", [butterfly(16), kronsparse.monarch(24, 40, 4)], ids=str)
+def test_bounds_hold_however_near_w_is(chain, noise, device):
+    """A bound from differences of squares would be above the error where that is below 1e-8."""
+    pytest.importorskip("torch")
+    w = product([random(pattern, seed=seed) for seed, pattern in enumerate(chain)])
+    w = w + noise * np.linalg.norm(w) / math.sqrt(w.size) * random(w.shape, seed=9)
+    found = factorize(w, chain, device=device)
+    assert found.lower_bound <= found.error
+    assert found.error <= found.upper_bound
+    assert found.error < 2 * noise + 1e-14
+    assert noise < 1e-12 or found.lower_bound > 0.3 * found.error
 
 
 def test_torch_computes_in_full_precision_whatever_is_set():

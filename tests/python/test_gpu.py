@@ -266,6 +266,60 @@ def test_factorisation_on_the_gpu(text, dtype):
     assert through_numpy.error == pytest.approx(on_cpu.error, abs=rounding)
 
 
+@pytest.mark.parametrize("noise", [0, 1e-12, 1e-9, 1e-5])
+@pytest.mark.parametrize("order", ["left", "right"])
+def test_the_certificate_holds_on_the_gpu_however_near_w_is(order, noise):
+    chain = kronsparse.butterfly(256)
+    rng = np.random.default_rng(0)
+    w = kronsparse.KSOperator([rng.normal(size=one) / np.sqrt(one.c) for one in chain]).to_dense()
+    w += noise * np.linalg.norm(w) / 256 * rng.normal(size=w.shape)
+    found = kronsparse.factorize(w, chain, order, device="cuda")
+    error = np.linalg.norm(w - found.operator.to_dense()) / np.linalg.norm(w)
+    assert found.error == pytest.approx(error, abs=1e-14)
+    assert found.lower_bound <= found.error <= found.upper_bound
+    assert noise < 1e-11 or found.lower_bound > 0.3 * found.error
+    assert found.error < 2 * noise + 1e-13
+
+
+class Foreign:
+    """An array of a library that only has DLPack."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __dlpack__(self, **options):
+        return self.tensor.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dlpack_on_both_sides_of_operators(dtype):
+    rng = np.random.default_rng(0)
+    factors = [rng.normal(size=one).astype(np.float32) for one in kronsparse.monarch(48, 64, 4)]
+    for op in (kronsparse.KSOperator(factors), kronsparse.KSOperator([one * (1 + 1j) for one in factors])):
+        dense = torch.from_numpy(op.to_dense()).cuda().to(torch.complex128)
+
+        def check(y, expected):
+            assert y.is_cuda
+            torch.testing.assert_close(y.to(torch.complex128), expected, rtol=1e-2, atol=1e-2)
+
+        for shape in ((64,), (64, 5), (3, 64, 5)):
+            x = torch.randn(shape, dtype=dtype)
+            wide = x.to(torch.complex128)
+            check(op @ x, dense @ wide)
+            check(op @ x.conj(), dense @ wide.conj())
+            check(op @ Foreign(x), dense @ wide)
+        for shape in ((48,), (5, 48), (3, 5, 48)):
+            x = torch.randn(shape, dtype=dtype)
+            wide = x.to(torch.complex128)
+            check(x @ op, wide @ dense)
+            check(op.__rmatmul__(Foreign(x)), wide @ dense)
+        x = torch.randn(48, 5, dtype=dtype)
+        check(op.H @ x, dense.mH @ x.to(torch.complex128))
+
+
 @pytest.mark.parametrize("shape", [(64,), (64, 5), (3, 64, 5)])
 def test_operators_take_arrays_on_the_gpu(shape):
     op = kronsparse.KSOperator(

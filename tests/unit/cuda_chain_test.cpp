@@ -25,8 +25,8 @@ std::string refusal_of(const std::string& text) {
 /// The patterns of the products that the kernel computes, the first last.
 std::string links(const std::string& text) {
   std::string all;
-  const auto ways = fused::ways_of(Problem::parse(text));
-  for (const fused::Link& link : ways.front())
+  const auto ways = ways_of(Problem::parse(text));
+  for (const Link& link : ways.front())
     all = link.pattern.to_string() + (all.empty() ? "" : "*") + all;
   return all;
 }
@@ -77,13 +77,13 @@ TEST(CudaChain, SmallNeighboursAreMultipliedTogether) {
 /// A product that exists only if the right factors are multiplied first.
 TEST(CudaChain, MergesFromTheRight) {
   const Problem problem = Problem::parse("f16 batch_first B=16384 1x16x16x1*1x2x2x8*8x2x2x1*2x8x8x1");
-  for (const std::vector<fused::Link>& way : fused::ways_of(problem))
+  for (const std::vector<Link>& way : ways_of(problem))
     EXPECT_NO_THROW((void)fused::chain_parts(problem, way));
 }
 
 TEST(CudaChain, PacksWhatItsOrderSays) {
   const Problem problem = Problem::parse("f16 batch_first B=8 1x2x2x8*2x2x2x4*4x2x2x2*8x2x2x1*1x16x32x1");
-  for (const std::vector<fused::Link>& way : fused::ways_of(problem)) {
+  for (const std::vector<Link>& way : ways_of(problem)) {
     std::size_t end = 0;
     for (const ChainPart& part : fused::chain_parts(problem, way)) {
       EXPECT_EQ(part.offset, end);
@@ -106,11 +106,11 @@ TEST(CudaChain, LongAndWideChainsFitByDearerWays) {
     many += std::string(n == 0 ? "" : "*") + (n % 2 == 0 ? "1x16x16x16" : "16x16x16x1");
   EXPECT_EQ(refusal_of(many), "");
   std::size_t most = 0;
-  for (const auto& way : fused::ways_of(Problem::parse(many))) {
-    EXPECT_LE(way.size(), std::size_t{fused::most_steps});
+  for (const auto& way : ways_of(Problem::parse(many))) {
+    EXPECT_LE(way.size(), std::size_t{most_links});
     most = std::max(most, way.size());
   }
-  EXPECT_EQ(most, std::size_t{fused::most_steps});
+  EXPECT_EQ(most, std::size_t{most_links});
 }
 
 /// Square-dyadic butterflies, monarchs and low ranks of up to eight factors.
@@ -143,7 +143,7 @@ TEST(CudaChain, PackedValuesAreKeptUpToALimit) {
       const std::size_t values = static_cast<std::size_t>(chain.nnz()) * size_of(problem.dtype);
       const std::size_t dense =
           static_cast<std::size_t>(chain.rows() * chain.cols()) * size_of(problem.dtype);
-      const auto ways = fused::ways_of(problem);
+      const auto ways = ways_of(problem);
       if (ways.empty()) continue;  // sums too short for f32
       const std::size_t bytes = fused::packed_order(problem, ways.front()).bytes;
       // Never more than the dense matrix in two parts, its exponents and the padding of small blocks.
@@ -161,7 +161,7 @@ TEST(CudaChain, PackedValuesAreKeptUpToALimit) {
   // Short sums in f32 are multiplied together up to the dense matrix, 512 times the values. That is not kept.
   const Problem wide = Problem::parse("f32 batch_first B=4096 1x1024x4x4*4x4x1024x1");
   EXPECT_FALSE(may_keep_whole(wide.chain, wide.dtype, 0,
-                              fused::packed_order(wide, fused::ways_of(wide).front()).bytes));
+                              fused::packed_order(wide, ways_of(wide).front()).bytes));
 }
 
 /// Chains of many factors of small blocks are faster together, two factors of large ones apart.

@@ -15,7 +15,6 @@
 #include "expect_error.hpp"
 #include "factorize/bidiagonal.hpp"
 #include "factorize/low_rank.hpp"
-#include "factorize/rank_one.hpp"
 #include "factorize/reflector.hpp"
 
 namespace kronsparse {
@@ -144,95 +143,6 @@ TEST(Factorize, EndsWithinALargeBlock) {
     (void)factorize({w.data(), 400, 400}, Chain::low_rank(400, 400, 5), options);
   });
   EXPECT_EQ(calls, 2);
-}
-
-/// Sum of the squared singular values but the largest, from Jacobi's rotations in long double.
-template <class Real>
-long double squared_tail(const std::vector<Real>& matrix, std::int64_t rows, std::int64_t cols) {
-  std::vector<std::vector<long double>> columns(static_cast<std::size_t>(cols));
-  for (std::int64_t index = 0; index < rows * cols; ++index)
-    columns[static_cast<std::size_t>(index % cols)].push_back(matrix[static_cast<std::size_t>(index)]);
-  const auto product = [](const auto& x, const auto& y) {
-    long double sum = 0;
-    for (std::size_t t = 0; t < x.size(); ++t) sum += x[t] * y[t];
-    return sum;
-  };
-  for (int sweep = 0; sweep < 12; ++sweep)
-    for (std::size_t p = 0; p < columns.size(); ++p)
-      for (std::size_t q = p + 1; q < columns.size(); ++q) {
-        const long double cross = product(columns[p], columns[q]);
-        if (cross == 0) continue;
-        const long double zeta =
-            (product(columns[q], columns[q]) - product(columns[p], columns[p])) / (2 * cross);
-        const long double tangent = (zeta < 0 ? -1 : 1) / (std::abs(zeta) + std::sqrt(1 + (zeta * zeta)));
-        const long double cosine = 1 / std::sqrt(1 + (tangent * tangent));
-        for (std::size_t t = 0; t < columns[p].size(); ++t) {
-          const long double x = columns[p][t];
-          columns[p][t] = cosine * (x - (tangent * columns[q][t]));
-          columns[q][t] = cosine * ((tangent * x) + columns[q][t]);
-        }
-      }
-  std::vector<long double> squares;
-  for (const auto& column : columns) squares.push_back(product(column, column));
-  std::ranges::sort(squares);
-  long double sum = 0;
-  for (std::size_t t = 0; t + 1 < squares.size(); ++t) sum += squares[t];
-  return sum;
-}
-
-/// Whatever the second singular value is, from equal to the first down to rounding: never above the distance,
-/// and close to it.
-TEST(RankOneDistances, AreLowerBoundsThatAreClose) {
-  for (const auto& [rows, cols] : {std::pair(2, 9), {9, 2}, {3, 3}, {5, 12}, {16, 7}, {12, 12}, {1, 4}})
-    for (const double rest : {1.0, 0.3, 0.1, 0.05, 1e-2, 1e-4, 1e-7, 1e-10, 1e-13, 0.0}) {
-      SCOPED_TRACE(std::to_string(rows) + "x" + std::to_string(cols) + " rest " + std::to_string(rest));
-      RankOneDistances distances(rows, cols);
-      long double expected = 0;
-      double norm = 0;
-      std::vector<double> all;  // the blocks one after the other
-      std::array<Place, RankOneDistances::at_once> places{};
-      for (std::size_t lane = 0; lane < places.size(); ++lane) {
-        std::vector<double> matrix = matrix_of_rank<double>(rows, cols, 1);
-        const std::vector<double> other = random_values<double>(rows * cols, static_cast<unsigned>(7 + lane));
-        for (std::size_t index = 0; index < matrix.size(); ++index) {
-          matrix[index] += rest * other[index];
-          norm += matrix[index] * matrix[index];
-        }
-        expected += squared_tail(matrix, rows, cols);
-        places[lane] = {static_cast<std::int64_t>(all.size()), cols, 1};
-        all.insert(all.end(), matrix.begin(), matrix.end());
-      }
-      distances.read(all.data(), places);
-      const auto bound = static_cast<long double>(distances.lower_bound());
-      EXPECT_LE(bound, expected);
-      EXPECT_GE(std::sqrt(bound), std::sqrt(expected) * (1 - 1e-11L) - (1e-12L * std::sqrt(norm)));
-    }
-}
-
-/// Blocks do not touch each other: one is not of rank 1, the others are nearly, or 0, or not there.
-TEST(RankOneDistances, BlocksAreApart) {
-  std::vector<float> all = matrix_of_rank<float>(6, 10, 1);
-  const std::vector<float> random = random_values<float>(60, 8);
-  all.insert(all.end(), random.begin(), random.end());
-  all.resize(180);
-  const Place nearly{0, 10, 1};
-  const Place other{60, 10, 1};
-  const Place zero{120, 10, 1};
-  const auto expected = static_cast<double>(squared_tail(random, 6, 10));
-  RankOneDistances distances(6, 10);
-  for (std::size_t at = 0; at < RankOneDistances::at_once; ++at)
-    for (const Place& place : {nearly, zero}) {
-      std::array<Place, RankOneDistances::at_once> places{};
-      places.fill(place);
-      distances.read(all.data(), places);
-      EXPECT_LT(distances.lower_bound(), place.first == zero.first ? 1e-300 : 1e-10);
-      places[at] = other;
-      distances.read(all.data(), places);
-      EXPECT_NEAR(distances.lower_bound(), expected, 1e-10 * expected);
-      places.fill(other);
-      distances.read(all.data(), places, static_cast<std::int64_t>(at));
-      EXPECT_NEAR(distances.lower_bound(), static_cast<double>(at) * expected, 1e-9 * expected);
-    }
 }
 
 TEST(Bidiagonal, LargestValuesAreThoseOfAll) {

@@ -8,6 +8,7 @@
 #include "core/text.hpp"
 #include "cuda/backend.hpp"
 #include "cuda/chain/fused/search.hpp"
+#include "cuda/chain/fused_wgmma/search.hpp"
 #include "cuda/large_batch/mma/search.hpp"
 #include "cuda/small_batch/cut_family.hpp"
 #include "kronsparse/error.hpp"
@@ -46,7 +47,24 @@ struct Fused {
 
  private:
   static std::optional<cuda::fused::Cut> cut_of(const Problem& problem) {
-    return cuda::fused::best_cut(problem, cuda::fused::ways_of(problem), facts());
+    return cuda::fused::best_cut(problem, cuda::ways_of(problem), facts());
+  }
+};
+
+struct FusedWgmma {
+  static constexpr std::string_view name = "fused_wgmma",
+                                    columns = "products,row_groups,warpgroups,parts,in_place";
+  static auto all(const Problem& problem) {
+    return cuda::fused_wgmma::all_cuts(problem, cuda::ways_of(problem), facts());
+  }
+  static double seconds_of(const cuda::fused_wgmma::Cut& one) { return one.config.seconds; }
+  static std::string label_of(const cuda::fused_wgmma::Cut& one) {
+    const cuda::fused_wgmma::Arguments& cut = one.config.arguments;
+    return label(cut.steps, one.config.shape.row_groups, one.config.shape.warpgroups, cut.parts,
+                 int{cut.step[cut.steps - 1].in_place});
+  }
+  static auto make(const Problem& problem, const cuda::fused_wgmma::Cut& one) {
+    return cuda::fused_wgmma::make_executor(problem, first_gpu, one.links, one.config);
   }
 };
 
@@ -166,9 +184,10 @@ constexpr Subject subject_of() {
 }
 
 constexpr std::array all_subjects = {
-    subject_of<Gemm>(),   subject_of<Wgmma>(),    subject_of<Mma>(),      subject_of<Simt>(),
-    subject_of<Direct>(), subject_of<Unpacked>(), subject_of<Resident>(), subject_of<Narrow>(),
-    subject_of<Stream>(), subject_of<Skinny>(),   subject_of<Fused>(),    subject_of<GradientSimt>()};
+    subject_of<Gemm>(),        subject_of<Wgmma>(),    subject_of<Mma>(),      subject_of<Simt>(),
+    subject_of<Direct>(),      subject_of<Unpacked>(), subject_of<Resident>(), subject_of<Narrow>(),
+    subject_of<Stream>(),      subject_of<Skinny>(),   subject_of<Fused>(),    subject_of<FusedWgmma>(),
+    subject_of<GradientSimt>()};
 
 }  // namespace
 

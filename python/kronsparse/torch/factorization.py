@@ -1,5 +1,5 @@
-"""Factorisation on torch's devices: the same algorithm as `kronsparse.factorize`, from left to right, with
-torch's batched SVD and QR.
+"""Factorisation on torch's devices: the same algorithm as `kronsparse.factorize`, from left to right or from
+right to left, with torch's batched SVD and QR; blocks of rank 1 by their Gram matrices.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _factorize(
 ) -> TensorFactorization:
     reduced, fused = reduction(patterns)
     last = len(reduced) - 1
-    steps = last * (2 if certify else 1) + polish + 1
+    steps = last + (max(last - 1, 0) if certify else 0) + polish + 1
     done = 0
 
     def tell() -> None:
@@ -123,6 +123,7 @@ def _factorize(
         if progress is not None:
             progress(done / steps)
 
+    w, exponent = _scaled(w)
     norm = float(torch.linalg.norm(w.to(_wide(w.dtype))))
     whole = _product(reduced)
     values = _inside(w, whole)
@@ -132,26 +133,27 @@ def _factorize(
         return math.sqrt(squared) / norm if norm else 0.0
 
     places = list(range(1, len(reduced)))[:: 1 if order == "left" else -1]
-    errors = []
-    for place in sorted(places) if certify else places[:1]:
-        errors.append(relative(outside + _tail(values, reduced, place)))
-        if certify:
-            tell()
+    of_splits: dict[int, float] = {}
+    for place in sorted(places[1:]) if certify else ():
+        split = Split(_product(Chain(reduced[:place])), _product(Chain(reduced[place:])))
+        of_splits[place] = relative(outside + _tail(split.of_product(values), split.rank))
+        tell()
     factors: list[Tensor] = []
     for place in places:
         if order == "left":
             split = Split(reduced[place - 1], _product(Chain(reduced[place:])))
-            blocks = split.of_product(values)
-            basis = torch.linalg.svd(blocks, full_matrices=False)[0][..., : split.rank]
-            factors.append(split.to_left(basis))
-            values = split.to_right(basis.mH @ blocks)
+            left, right, squared = _nearest(split.of_product(values), split.rank)
+            factors.append(split.to_left(left))
+            values = split.to_right(right)
         else:
             split = Split(_product(Chain(reduced[:place])), reduced[place])
-            blocks = split.of_product(values)
-            basis = torch.linalg.svd(blocks, full_matrices=False)[2][..., : split.rank, :]
-            factors.insert(0, split.to_right(basis))
-            values = split.to_left(blocks @ basis.mH)
+            right, left, squared = _nearest(split.of_product(values).mT, split.rank)
+            factors.insert(0, split.to_right(right.mT))
+            values = split.to_left(left.mT)
+        if place == places[0]:  # of the matrix itself: a bound for all
+            of_splits[place] = relative(outside + squared)
         tell()
+    errors = [of_splits[place] for place in sorted(of_splits)]
     factors.insert(len(factors) if order == "left" else 0, values)
     error = _error(w, factors)
     for sweep in range(polish):
@@ -163,8 +165,10 @@ def _factorize(
         tell()
     done = steps - 1
     tell()
-    squares = relative(outside) ** 2 + sum(one**2 - relative(outside) ** 2 for one in errors)
+    rounded = (of_splits[place] + _rounding(reduced, place, w.dtype) for place in sorted(of_splits))
+    squares = relative(outside) ** 2 + sum(one**2 - relative(outside) ** 2 for one in rounded)
     upper = math.sqrt(min(1.0, squares)) if certify else math.inf
+    _unscale(factors, exponent)
     lifted = [values.resolve_conj().contiguous() for values in _lifted(factors, patterns, fused)]
     lower = max(errors, default=relative(outside))  # a single factor leaves nothing but that
     return TensorFactorization(lifted, error, lower, upper, tuple(errors) if certify else ())
@@ -223,11 +227,86 @@ def _squared_norm_outside(matrix: Tensor, pattern: Pattern) -> float:
     return float(torch.linalg.norm(outside)) ** 2
 
 
-def _tail(values: Tensor, chain: Chain, place: int) -> float:
-    """The squared error of the best two factors at a split."""
-    split = Split(_product(Chain(chain[:place])), _product(Chain(chain[place:])))
-    singular = torch.linalg.svdvals(split.of_product(values))[..., split.rank :]
-    return float(singular.double().square().sum())
+def _scaled(w: Tensor) -> tuple[Tensor, int]:
+    """The matrix divided by a power of two near its largest element, and the exponent: squares of what is
+    left neither overflow nor vanish."""
+    largest = float((torch.view_as_real(w) if w.is_complex() else w).abs().max())
+    exponent = math.frexp(largest)[1]
+    w = w.clone()
+    _multiply_by_power(w, -exponent)
+    return w, exponent
+
+
+def _unscale(factors: list[Tensor], exponent: int) -> None:
+    """Shared among all: one factor alone could overflow, or lose bits where numbers are very small."""
+    for index, values in enumerate(factors):
+        part = int(exponent / (len(factors) - index))
+        exponent -= part
+        factors[index] = values.clone()
+        _multiply_by_power(factors[index], part)
+
+
+def _multiply_by_power(values: Tensor, exponent: int) -> None:
+    """In two steps: one power alone may be too large."""
+    half = exponent // 2
+    for one in (half, exponent - half):
+        values.mul_(math.ldexp(1.0, one))
+
+
+def _nearest(blocks: Tensor, rank: int) -> tuple[Tensor, Tensor, float]:
+    """The products left·right of this rank that are nearest to blocks, left having orthonormal columns; the
+    sum of their squared distances."""
+    if rank == 1:
+        u, p, distances = _rank_one(blocks)
+        if blocks.shape[-2] > blocks.shape[-1]:  # u belongs to the rows of the turned blocks
+            length = p.norm(dim=(-2, -1), keepdim=True)
+            unit = torch.zeros_like(p)
+            unit[..., 0] = 1  # any will do where there is nothing
+            left = torch.where(length > 0, p / torch.where(length > 0, length, 1), unit).mT
+            right = (u * length).mT
+        else:
+            left, right = u, p
+        return left.to(blocks.dtype), right.to(blocks.dtype), distances
+    left, singular, _ = torch.linalg.svd(blocks, full_matrices=False)
+    left = left[..., :rank]
+    return left, left.mH @ blocks, float(singular[..., rank:].double().square().sum())
+
+
+def _tail(blocks: Tensor, rank: int) -> float:
+    """The squared distance of blocks from the nearest of this rank."""
+    if rank == 1:
+        return _rank_one(blocks)[2]
+    return float(torch.linalg.svdvals(blocks)[..., rank:].double().square().sum())
+
+
+def _rank_one(blocks: Tensor) -> tuple[Tensor, Tensor, float]:
+    """u and p, u·p being nearest to each block, or to the turned one where that is wider; the sum of the
+    squared distances, or less by rounding. src/factorize/rank_one explains it."""
+    wide = blocks.to(_wide(blocks.dtype))
+    rows, cols = wide.shape[-2:]
+    if rows > cols:
+        wide = wide.mT
+    rounding = 4 * (rows + cols) * torch.finfo(torch.float64).eps
+    gram = wide @ wide.mH
+    trace = gram.diagonal(dim1=-2, dim2=-1).real.sum(-1)
+    values, vectors = torch.linalg.eigh(gram)
+    u = vectors[..., -1:]
+    p = u.mH @ wide
+    quotient = p.abs().square().sum((-2, -1))
+    far = trace - values[..., -1] - rounding * trace
+    # Nearly of rank 1: the distance itself, less what u may be worse than the best vector (Temple's bound).
+    gap = 2 * quotient - trace
+    residual = (gram @ u - quotient[..., None, None] * u).norm(dim=(-2, -1)) + rounding * trace
+    length = ((wide - u @ p).norm(dim=(-2, -1)) - rounding * trace.sqrt()).clamp(min=0)
+    near = length.square() * (1 - rounding) - residual.square() / torch.where(gap > 0, gap, 1)
+    distances = torch.where(quotient >= 15 / 16 * trace, near, far).clamp(min=0)
+    return u, p, float(distances.sum())
+
+
+def _rounding(chain: Chain, place: int, dtype: torch.dtype) -> float:
+    """What rounding makes of a split's error, as in src/factorize/factorize.cpp."""
+    sides = _product(Chain(chain[:place])).b + _product(Chain(chain[place:])).c
+    return 4 * sides * torch.finfo(torch.float64).eps + 16 * torch.finfo(dtype).eps
 
 
 def _error(w: Tensor, factors: list[Tensor]) -> float:

@@ -51,6 +51,9 @@ struct PackLayout {
   /// Within each 8 units, row r of 8 is swizzled: unit u lies where unit u ^ r would.
   bool swizzled = false;
   std::int64_t to_rest = 0;  ///< units from a float's TF32 part to its remainder
+  /// If not 0, the eight terms of a unit are exchanged by its j (mixed_terms.hpp). The digit of j is the
+  /// last.
+  int mixing = 0;
 
   [[nodiscard]] static PackLayout of(const Problem& problem) {
     const Product p = product_of(problem);

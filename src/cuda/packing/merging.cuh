@@ -103,9 +103,10 @@ template <class T>
   return exponent < -126 ? -126 : exponent > 127 ? 127 : exponent;
 }
 
-/// Writes a weight that is multiplied by 2^-exponent, in one part or two.
+/// Writes a weight that is multiplied by 2^-exponent, and what rounding left, `to_rest` bytes further; 0:
+/// not.
 template <class T>
-__host__ __device__ inline void store_weight(double value, int exponent, std::byte* to, int parts) {
+__host__ __device__ inline void store_weight(double value, int exponent, std::byte* to, int to_rest) {
   value *= std::bit_cast<double>(static_cast<std::uint64_t>(1023 - exponent) << 52);
   const bool is_finite = (std::bit_cast<std::uint64_t>(value) >> 52 & 0x7ffu) != 0x7ffu;
   // Only if no float is as large as the power of two ought to be; then sums are infinite, or x is zero.
@@ -114,9 +115,9 @@ __host__ __device__ inline void store_weight(double value, int exponent, std::by
   T rounded, rest;
   round_to(static_cast<float>(value), rounded);
   *reinterpret_cast<T*>(to) = rounded;
-  if (parts == 1) return;
+  if (to_rest == 0) return;
   round_to(is_finite ? static_cast<float>(value - static_cast<double>(widened(rounded))) : 0.0f, rest);
-  *reinterpret_cast<T*>(to + 512) = rest;
+  *reinterpret_cast<T*>(to + to_rest) = rest;
 }
 
 /// Computes and packs the outputs of one warp among `warps`.
@@ -154,7 +155,7 @@ __device__ inline void merge_outputs(const MergeTask& task, std::int64_t warp, s
     turn = 0;
     for (std::int32_t l = lane % lanes; l < padded_terms; l += lanes, ++turn)
       store_weight<T>(turn < most_kept ? kept[turn] : value_at(i, k, l, j), exponent,
-                      task.packed + task.place(i, k, l, j), task.parts);
+                      task.packed + task.place(i, k, l, j), task.parts == 1 ? 0 : task.to_rest());
     if (lane % lanes == 0 && k < outputs)
       task.exponents[(std::int64_t{i} * outputs + k) * d + j] = static_cast<std::uint8_t>(exponent + 127);
   }

@@ -10,6 +10,7 @@
 
 #include "cuda/host/runtime.hpp"
 #include "cuda/large_batch/mma/weights.cuh"
+#include "cuda/packing/slice_order.hpp"
 #include "kronsparse/chain.hpp"
 #include "kronsparse/device.hpp"
 #include "kronsparse/dtype.hpp"
@@ -35,16 +36,18 @@ struct MergeTask {
   Sizes merged;                  ///< the pattern of the product
   Sizes factors[most_factors];   ///< the left one first
   Sizes products[most_factors];  ///< that of each factor with all to its right
-  FragmentOrder order{};         ///< of the product
-  int parts = 1;                 ///< fragments of the same weights, one after the other
+  FragmentOrder order{};         ///< of the product, unless it goes in slices
+  SliceOrder slices{};           ///< of the product, if it has columns
+  int parts = 1;                 ///< fragments or slices of the same weights, one after the other
   int lanes = 32;                ///< lanes of a warp that compute one output
   const void* values[most_factors] = {};
   std::byte* packed = nullptr;        ///< the fragments of the first (i, j)
   std::uint8_t* exponents = nullptr;  ///< for each output: the exponent of what its sums are multiplied by
 
+  [[nodiscard]] __host__ __device__ bool has_slices() const { return slices.columns != 0; }
   /// The places of one (i, j), with those of outputs and terms that do not exist.
   [[nodiscard]] __host__ __device__ std::int32_t padded_outputs() const {
-    return static_cast<std::int32_t>(order.m_tiles() * 16);
+    return static_cast<std::int32_t>(has_slices() ? slices.padded_outputs() : order.m_tiles() * 16);
   }
   [[nodiscard]] __host__ __device__ std::int32_t padded_terms() const {
     return static_cast<std::int32_t>(order.k_steps() * order.k_step());
@@ -52,13 +55,20 @@ struct MergeTask {
   [[nodiscard]] __host__ __device__ std::int64_t all_padded_outputs() const {
     return order.a * order.d * padded_outputs();
   }
-  /// Bytes from the first packed weight to this one; its other part is a fragment further.
+  /// Bytes from the first packed weight to this one.
   [[nodiscard]] __host__ __device__ std::int64_t place(std::int64_t i, std::int64_t k, std::int64_t l,
                                                        std::int64_t j) const {
+    if (has_slices()) return slices.place(i, k, l, j) * 2;
     const std::int64_t at = order.place(i, k, l, j), in_fragment = at % order.fragment_elements();
     return ((at - in_fragment) * parts + in_fragment) * (order.wide ? 4 : 2);
   }
-  [[nodiscard]] std::int64_t bytes() const { return order.elements() * parts * (order.wide ? 4 : 2); }
+  /// Bytes from a weight to its other part.
+  [[nodiscard]] __host__ __device__ std::int32_t to_rest() const {
+    return has_slices() ? static_cast<std::int32_t>(slices.slice_elements() * 2) : 512;
+  }
+  [[nodiscard]] std::int64_t bytes() const {
+    return has_slices() ? slices.elements() * 2 : order.elements() * parts * (order.wide ? 4 : 2);
+  }
 };
 
 /// The parts of a product's weights. The product of half numbers is more exact than they are, so it goes in

@@ -9,6 +9,7 @@
 
 #include "cuda/large_batch/wgmma/weights.cuh"
 #include "cuda/packing/forms.hpp"
+#include "cuda/packing/mixed_terms.hpp"
 #include "cuda/packing/packing.hpp"
 
 /// For loops of functions that also run on the CPU, whose compiler does not know the pragma.
@@ -106,9 +107,27 @@ __host__ __device__ inline void store_unit(Unit* to, const Unit& unit) {
 #endif
 }
 
+/// The unit with its eight half numbers exchanged: the one at n goes to n ^ by.
+[[nodiscard]] __host__ __device__ inline Unit exchanged(const Unit& unit, int by) {
+  Unit result;
+  KRONSPARSE_UNROLL
+  for (int word = 0; word < 4; ++word) {
+    // Chosen from words with numbers known to the compiler, so that they stay in registers.
+    const std::uint32_t near = (by & 2) != 0 ? unit.words[word ^ 1] : unit.words[word];
+    const std::uint32_t far = (by & 2) != 0 ? unit.words[word ^ 3] : unit.words[word ^ 2];
+    const std::uint32_t from = (by & 4) != 0 ? far : near;
+    result.words[word] = (by & 1) != 0 ? from << 16 | from >> 16 : from;
+  }
+  return result;
+}
+
 template <class Index>
 __host__ __device__ inline void store(const PackTask& task, Index to, Unit unit) {
   Unit* const at = unit_at(task, to);
+  if (task.mixing != 0) {
+    const auto block = task.units_of_j.quotient(static_cast<std::uint32_t>(to));
+    unit = exchanged(unit, exchange_of(static_cast<int>(block % task.d), task.mixing));
+  }
   if (task.splits_floats) {
     Unit rest;
     KRONSPARSE_UNROLL

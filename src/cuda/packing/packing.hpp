@@ -51,6 +51,8 @@ struct PackTask {
   bool splits_floats = false;
   std::uint32_t b = 0, c = 0, d = 0;
   std::uint32_t to_rest = 0;  ///< units from a float's TF32 part to its remainder
+  int mixing = 0;             ///< see PackLayout
+  Divisor units_of_j;         ///< used if there is mixing
   std::uint64_t i_from = 0, i_to = 0;
   Divisor rows_of_k;  ///< used if has_rows
   std::uint32_t row_k = 0, row_j = 0;

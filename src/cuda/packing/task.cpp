@@ -250,6 +250,11 @@ PackTask pack_task(const PackLayout& layout, int alignment) {
   task.i_from = static_cast<std::uint64_t>(layout.b * layout.c * layout.d);
   task.i_to = static_cast<std::uint64_t>(layout.units);
   task.to_rest = static_cast<std::uint32_t>(layout.to_rest);
+  task.mixing = layout.mixing;
+  if (task.mixing != 0) {
+    if (is_wide) throw Error(ErrorCode::internal, "packing: terms are mixed in small factors only");
+    task.units_of_j = Divisor(static_cast<std::uint32_t>(layout.units / layout.d));
+  }
   for (std::size_t bit = 0; bit < best->units.size(); ++bit)
     task.unit_bits[bit] = static_cast<std::uint32_t>(best->units[bit].to);
   for (int vector = 0; vector < form.vectors(); ++vector) {

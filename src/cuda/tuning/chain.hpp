@@ -27,11 +27,29 @@ inline constexpr std::array fused_terms = {
     "turns",
 };
 
+/// The same for fused_wgmma::cost_terms().
+inline constexpr std::array fused_wgmma_terms = {
+    "start",
+    "products: 1000 clocks",
+    "rounds of slabs",
+    "stores: 1000 lines",
+    "x: 1000 features of 64 samples",
+    "y: 1000 features of 64 samples",
+    "weights: 100,000 bytes",
+    "meetings",
+    "turns",
+};
+
 struct Fused {
   std::array<double, fused_terms.size()> microseconds;  ///< for each of the terms
   double start;                                         ///< seconds besides the time of memory
   double merging;                                       ///< seconds of multiplying neighbours, once
   double merged_terms;                                  ///< terms of products of neighbours in a second
+};
+
+struct FusedWgmma {
+  std::array<double, fused_wgmma_terms.size()> microseconds;  ///< for each of the terms
+  double start;                                               ///< seconds besides the time of memory
 };
 
 }  // namespace kronsparse::cuda::tuning

@@ -29,6 +29,7 @@ void for_each_entry(AnyTuning& all, Visitor&& visit) {
   visit("gradient-mma", all.gradient_mma);
   visit("gradient-simt", all.gradient_simt);
   visit("fused", all.fused);
+  visit("fused_wgmma", all.fused_wgmma);
   visit("packing", all.packing);
 }
 

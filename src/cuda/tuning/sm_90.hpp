@@ -325,6 +325,12 @@ inline constexpr Tuning sm_90{
                .merging = 3e-6,
                .merged_terms = 2e10}},
 
+    .fused_wgmma = {{.date = "2026-11-19",
+                     .fitted_to = "nothing yet: counted from the rates of the hardware",
+                     .rows = "",
+                     .error = "not known"},
+                    {.microseconds = {3, 0.55, 0.1, 0.55, 3, 2, 1, 0.3, 0.3}, .start = 3e-6}},
+
     .packing = {{.date = "2026-11-18",
                  .fitted_to = "the time by which a product that follows the packing becomes longer",
                  .rows = "",

@@ -74,6 +74,7 @@ struct Tuning {
   tuning::Entry<tuning::GradientMma> gradient_mma;
   tuning::Entry<tuning::GradientSimt> gradient_simt;
   tuning::Entry<tuning::Fused> fused;
+  tuning::Entry<tuning::FusedWgmma> fused_wgmma;
   tuning::Entry<tuning::Packing> packing;
 };
 

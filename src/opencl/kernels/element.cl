@@ -32,7 +32,8 @@
 typedef REAL Real;
 
 // Element is the type of pointers, Sum that of arithmetic.
-#if KIND == DTYPE_f16 || KIND == DTYPE_bf16
+#define IS_HALF (KIND == DTYPE_f16 || KIND == DTYPE_bf16)
+#if IS_HALF
 typedef ushort Element;
 typedef float Sum;
 #elif KIND == DTYPE_f64
@@ -52,22 +53,43 @@ typedef float Sum;
 #define IS_COMPLEX (KIND == DTYPE_complex64 || KIND == DTYPE_complex128)
 #define ELEMENT_PARTS (IS_COMPLEX ? 2 : 1)  // what one element is to a pointer
 
-// The number whose f16 has these bits: scaled by a product, which makes subnormal numbers normal, and what has all
+// Drivers of CPUs call vload_half and vstore_half, in the innermost loop. Clang, which they are made of, knows instructions
+// that convert f16 where the CPU has them.
+#if IS_CPU && defined(__clang__) && (defined(__F16C__) || defined(__aarch64__))
+#define CONVERTS_F16 1
+#else
+#define CONVERTS_F16 0
+#endif
+
+// Else by hand. The number whose f16 has these bits: scaled by a product, which makes subnormal numbers normal, and what has all
 // exponent bits keeps all. Vectors are compared to all bits, scalars to one.
 #define FROM_HALF(suffix, bits, is_special)                                                                   \
   JOIN(as_float, suffix)                                                                                      \
   (JOIN(as_uint, suffix)(JOIN(as_float, suffix)(((bits)&0x7fffu) << 13) * 0x1p112f) | ((bits)&0x8000u) << 16 | \
    ((is_special)&0x7f800000u))
 
-INLINE Sum load(const global Element* from, long index) {
-#if KIND == DTYPE_f16 && IS_CPU
-  // Drivers of CPUs call vload_half, in the innermost loop.
-  const uint bits = from[index];
+#if IS_HALF
+// The number that an element is, without memory in between.
+INLINE Sum number_of(ushort element) {
+#if KIND == DTYPE_bf16
+  return as_float((uint)element << 16);
+#elif CONVERTS_F16
+  return __builtin_load_halff((const half*)&element);
+#elif IS_CPU
+  const uint bits = element;
   return FROM_HALF(, bits, (bits & 0x7c00u) == 0x7c00u ? 0xffffffffu : 0u);
-#elif KIND == DTYPE_f16
-  return vload_half(index, (const global half*)from);
-#elif KIND == DTYPE_bf16
-  return as_float((uint)from[index] << 16);
+#else
+  return vload_half(0, (const half*)&element);
+#endif
+}
+
+// The bf16 bits of numbers, to nearest, ties to even. A nan must not be rounded up to an infinity.
+#define BF16_OF(bits, is_nan) (((is_nan) ? (bits) | 0x400000u : (bits) + 0x7fffu + ((bits) >> 16 & 1u)) >> 16)
+#endif
+
+INLINE Sum load(const global Element* from, long index) {
+#if IS_HALF
+  return number_of(from[index]);
 #elif IS_COMPLEX
   return vload2(index, from);
 #else
@@ -76,12 +98,12 @@ INLINE Sum load(const global Element* from, long index) {
 }
 
 INLINE void store(global Element* to, long index, Sum value) {
-#if KIND == DTYPE_f16
+#if KIND == DTYPE_f16 && CONVERTS_F16
+  __builtin_store_halff(value, (global half*)to + index);
+#elif KIND == DTYPE_f16
   vstore_half_rte(value, index, (global half*)to);
 #elif KIND == DTYPE_bf16
-  const uint bits = as_uint(value);
-  // To nearest, ties to even. A nan must not be rounded up to an infinity.
-  to[index] = isnan(value) ? (ushort)(bits >> 16 | 0x40) : (ushort)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  to[index] = (ushort)BF16_OF(as_uint(value), isnan(value));
 #elif IS_COMPLEX
   vstore2(value, index, to);
 #else

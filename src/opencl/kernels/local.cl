@@ -41,31 +41,28 @@
 #define BUFFER (TILE_J * (A_PLANE + B_PLANE))
 #define BUFFERS (TEAMS * 2 * BUFFER)
 
-// Sums leave through local memory, PASS rows of every work-item at a time.
+// Sums leave through local memory, PASS rows of every work-item at a time. Rows of neighbouring work-items are one
+// element further apart than they are long, so that these write to different banks.
 #define STAGE_ROWS (THREADS_M * PASS)
-#define STAGE_PITCH (TILE_N + 4)
-#define STAGE (STAGE_ROWS * TILE_J * STAGE_PITCH)
+#define STAGE_PITCH (TILE_N + (TILE_J > 8 ? 2 : 4))
+#define STAGE_APART (PASS * TILE_J * STAGE_PITCH + 1)
+#define STAGE (THREADS_M * STAGE_APART)
 #define ADDED ((TEAMS - 1) * THREADS * THREAD_M)  // sums on their way to the first team
 #define LARGER(one, other) ((one) > (other) ? (one) : (other))
 #define LOCAL_ELEMENTS LARGER(BUFFERS, LARGER(STAGE, ADDED))
 
-// An element on its way: converted only when it has arrived.
-#if KIND == DTYPE_f16 || KIND == DTYPE_bf16
-#define RAW ushort
-typedef ushort Raw;
-INLINE Raw load_raw(const global Element* from) { return *from; }
-INLINE Sum widen(Raw raw) {
-#if KIND == DTYPE_f16
-  return vload_half(0, (const half*)&raw);
+// What is on its way to local memory: an element, or a word with two neighbours of a half type. Words are taken apart
+// when they have arrived: whatever is done to them before waits for them.
+#if IS_HALF
+typedef uint Raw;
+#define IN_RAW 2
+INLINE void bring(Raw* raws, int e, const global Element* from) { raws[e / 2] |= (uint)*from << e % 2 * 16; }
+INLINE Sum arrived(const Raw* raws, int e) { return number_of((ushort)(raws[e / 2] >> e % 2 * 16)); }
 #else
-  return as_float((uint)raw << 16);
-#endif
-}
-#else
-#define RAW REAL
 typedef Sum Raw;
-INLINE Raw load_raw(const global Element* from) { return load(from, 0); }
-INLINE Sum widen(Raw raw) { return raw; }
+#define IN_RAW 1
+INLINE void bring(Raw* raws, int e, const global Element* from) { raws[e] = load(from, 0); }
+INLINE Sum arrived(const Raw* raws, int e) { return raws[e]; }
 #endif
 
 // A work-item brings runs of VECTOR neighbours at a time, by one load where memory is aligned for that.
@@ -112,6 +109,32 @@ typedef struct {
   OFFSET row, step, j;
 } Strides;
 
+// A vector of `count` elements, 2 or 4 of them, to the place of as many raws.
+INLINE void fetch_vector(Raw* raws, const global Element* from, const int count) {
+#if IS_HALF
+  if (count == 4) {
+    const uint2 words = *(const global uint2*)from;
+    raws[0] = words.x;
+    raws[1] = words.y;
+  } else {
+    raws[0] = *(const global uint*)from;
+  }
+#elif !IS_COMPLEX
+  if (count == 4) {
+    const JOIN(REAL, 4) four = *(const global JOIN(REAL, 4)*)from;
+    raws[0] = four.x;
+    raws[1] = four.y;
+    raws[2] = four.z;
+    raws[3] = four.w;
+  } else {
+    const JOIN(REAL, 2) two = *(const global JOIN(REAL, 2)*)from;
+    raws[0] = two.x;
+    raws[1] = two.y;
+  }
+#endif
+}
+
+// Runs that are vectors exist as a whole or not at all.
 INLINE void fetch(Raw* raws, const global Element* from, const Strides strides, int rows_left, int steps_left,
                   int js_left, const bool is_aligned, const int rows, const int order) {
   const int vector = VECTOR(order);
@@ -128,27 +151,16 @@ UNROLL
                                                 : strides.j;
     const global Element* const begin =
         from + (spot.row * strides.row + spot.step * strides.step + spot.j * strides.j) * ELEMENT_PARTS;
-#if !IS_COMPLEX
-    if (is_aligned && vector == 4 && exists && left >= 4) {
-      const JOIN(RAW, 4) four = *(const global JOIN(RAW, 4)*)begin;
-      raws[turn * vector] = four.x;
-      raws[turn * vector + 1 % vector] = four.y;
-      raws[turn * vector + 2 % vector] = four.z;
-      raws[turn * vector + 3 % vector] = four.w;
+    Raw* const run = raws + turn * vector / IN_RAW;
+    if (!IS_COMPLEX && is_aligned && exists) {
+      fetch_vector(run, begin, vector);
       continue;
     }
-    if (is_aligned && vector == 2 && exists && left >= 2) {
-      const JOIN(RAW, 2) two = *(const global JOIN(RAW, 2)*)begin;
-      raws[turn * vector] = two.x;
-      raws[turn * vector + 1 % vector] = two.y;
-      continue;
-    }
-#endif
 UNROLL
-    for (int e = 0; e < vector; ++e) {
-      raws[turn * vector + e] = (Raw)0;
-      if (exists && e < left) raws[turn * vector + e] = load_raw(begin + e * apart * ELEMENT_PARTS);
-    }
+    for (int e = 0; e < vector / IN_RAW; ++e) run[e] = (Raw)0;
+UNROLL
+    for (int e = 0; e < vector; ++e)
+      if (exists && e < left) bring(run, e, begin + e * apart * ELEMENT_PARTS);
   }
 }
 
@@ -159,11 +171,11 @@ UNROLL
   for (int turn = 0; turn < COUNT(rows, order); ++turn) {
     const Spot spot = spot_of(turn, rows, order);
     if (!is_spot(turn, rows, order)) continue;
+    const Raw* const run = raws + turn * vector / IN_RAW;
 #if !IS_COMPLEX
     if (order == ROWS_FIRST) {
-      const Raw* const run = raws + turn * vector;
       *(local JOIN(REAL, 4)*)(to + spot.j * plane + spot.step * pitch + spot.row) =
-          (JOIN(REAL, 4))(widen(run[0]), widen(run[1 % vector]), widen(run[2 % vector]), widen(run[3 % vector]));
+          (JOIN(REAL, 4))(arrived(run, 0), arrived(run, 1 % vector), arrived(run, 2 % vector), arrived(run, 3 % vector));
       continue;
     }
 #endif
@@ -172,7 +184,7 @@ UNROLL
       const int row = spot.row + (order == ROWS_FIRST ? e : 0);
       const int step = spot.step + (order == STEPS_FIRST ? e : 0);
       const int j = spot.j + (IS_J_FIRST(order) ? e : 0);
-      const Sum value = widen(raws[turn * vector + e]);
+      const Sum value = arrived(run, e);
       to[j * plane + step * pitch + SWAPPED(row, step, order)] = conjugates ? conjugate(value) : value;
     }
   }
@@ -196,6 +208,26 @@ UNROLL
 #endif
   }
 }
+
+#if !IS_COMPLEX
+typedef JOIN(REAL, 4) Four;
+
+INLINE Four load_four(const global Element* from, OFFSET apart) {
+  return (Four)(load(from, 0), load(from, apart), load(from, 2 * apart), load(from, 3 * apart));
+}
+
+// Four neighbours at once, aligned to their number.
+INLINE void store_four(global Element* to, Four four) {
+#if KIND == DTYPE_f16
+  vstorea_half4_rte(four, 0, (global half*)to);
+#elif KIND == DTYPE_bf16
+  const uint4 bits = BF16_OF(as_uint4(four), isnan(four));
+  *(global uint2*)to = bits.even | bits.odd << 16;
+#else
+  *(global Four*)to = four;
+#endif
+}
+#endif
 
 kernel WORK_GROUP void contract(const global Element* a, const global Element* b, global Element* c,
                                 const global Element* bias, Args given) {
@@ -229,8 +261,8 @@ UNROLL
 UNROLL
     for (int s = 0; s < THREAD_N; ++s) sums[r][s] = (Sum)0;
 
-  Raw a_raws[COUNT(TILE_M, A_ORDER) * VECTOR(A_ORDER)];
-  Raw b_raws[COUNT(TILE_N, B_ORDER) * VECTOR(B_ORDER)];
+  Raw a_raws[COUNT(TILE_M, A_ORDER) * VECTOR(A_ORDER) / IN_RAW];
+  Raw b_raws[COUNT(TILE_N, B_ORDER) * VECTOR(B_ORDER) / IN_RAW];
   const bool is_a_aligned = args->loads_a_vectors;
   const bool is_b_aligned = args->loads_b_vectors;
   // Every team takes as many turns, since all wait at the same barriers; chunks beyond the end are zeros. Turns
@@ -296,7 +328,7 @@ UNROLL
   const OFFSET c_m = args->c_m;
   const OFFSET c_n = args->c_n;
   const OFFSET bias_n = args->bias_n;
-#if TEAMS == 1 && TILE_J == 1 && (KIND == DTYPE_f32 || KIND == DTYPE_f64)
+#if TEAMS == 1 && TILE_J == 1 && !IS_COMPLEX
   // Numbers that need no activation leave as vectors, straight from registers.
   if (args->stores_vectors && !args->activation && (STORES_M_FIRST ? rows_m : rows_n) % 4 == 0) {
 UNROLL
@@ -307,15 +339,13 @@ UNROLL
         const int n = s / 4 * (THREADS_N * 4) + thread_n * 4 + s % 4;
         if (m >= rows_m || n >= rows_n) continue;
 #if STORES_M_FIRST
-        JOIN(REAL, 4) four = {sums[r][s], sums[r + 1][s], sums[r + 2][s], sums[r + 3][s]};
-        if (args->has_bias) four += bias[n * bias_n];
-        *(global JOIN(REAL, 4)*)(c + m + n * c_n) = four;
+        Four four = {sums[r][s], sums[r + 1][s], sums[r + 2][s], sums[r + 3][s]};
+        if (args->has_bias) four += load(bias, n * bias_n);
+        store_four(c + m + n * c_n, four);
 #else
-        JOIN(REAL, 4) four = {sums[r][s], sums[r][s + 1], sums[r][s + 2], sums[r][s + 3]};
-        if (args->has_bias)
-          four += (JOIN(REAL, 4))(bias[n * bias_n], bias[(n + 1) * bias_n], bias[(n + 2) * bias_n],
-                                  bias[(n + 3) * bias_n]);
-        *(global JOIN(REAL, 4)*)(c + m * c_m + n) = four;
+        Four four = {sums[r][s], sums[r][s + 1], sums[r][s + 2], sums[r][s + 3]};
+        if (args->has_bias) four += load_four(bias + n * bias_n, bias_n);
+        store_four(c + m * c_m + n, four);
 #endif
       }
     return;
@@ -325,7 +355,7 @@ UNROLL
 UNROLL
   for (int pass = 0; pass < THREAD_M / PASS; ++pass) {
     // Written by whoever has the sums, read in the order of memory: RUN neighbouring j, or one element, at a time.
-#if TILE_J % 4 == 0 && !STORES_M_FIRST && (KIND == DTYPE_f32 || KIND == DTYPE_f64)
+#if TILE_J % 4 == 0 && !STORES_M_FIRST && !IS_COMPLEX
 #define RUN 4
 #else
 #define RUN 1
@@ -335,8 +365,8 @@ UNROLL
       for (int r = 0; r < PASS; ++r)
 UNROLL
         for (int s = 0; s < THREAD_N; ++s)
-          memory[((thread_m * PASS + r) * TILE_J + thread_j) * STAGE_PITCH + s / 4 * (THREADS_N * 4) + thread_n * 4 +
-                 s % 4] = sums[pass * PASS + r][s];
+          memory[thread_m * STAGE_APART + (r * TILE_J + thread_j) * STAGE_PITCH + s / 4 * (THREADS_N * 4) +
+                 thread_n * 4 + s % 4] = sums[pass * PASS + r][s];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int turn = (int)get_local_id(0); turn < STAGE_ROWS * TILE_J * TILE_N / RUN; turn += TEAMS * THREADS) {
@@ -353,15 +383,16 @@ UNROLL
       const int r = pass * PASS + staged % PASS;
       const int m = r / 4 * (THREADS_M * 4) + staged / PASS * 4 + r % 4;
       if (m >= rows_m || n >= rows_n || j >= js) continue;
-      const local Sum* const staged_sums = memory + (staged * TILE_J + j) * STAGE_PITCH + n;
+      const local Sum* const staged_sums =
+          memory + staged / PASS * STAGE_APART + (staged % PASS * TILE_J + j) * STAGE_PITCH + n;
       const OFFSET at = j * c_j + m * c_m + n * c_n;
       const OFFSET bias_at = n * bias_n + j;
 #if RUN == 4
       if (args->stores_runs && !args->activation && j + 4 <= js) {
-        JOIN(REAL, 4) four = {staged_sums[0], staged_sums[STAGE_PITCH], staged_sums[2 * STAGE_PITCH],
+        Four four = {staged_sums[0], staged_sums[STAGE_PITCH], staged_sums[2 * STAGE_PITCH],
                               staged_sums[3 * STAGE_PITCH]};
-        if (args->has_bias) four += vload4(0, bias + bias_at);
-        *(global JOIN(REAL, 4)*)(c + at) = four;
+        if (args->has_bias) four += load_four(bias + bias_at, 1);
+        store_four(c + at, four);
         continue;
       }
 #endif

@@ -57,16 +57,23 @@ INLINE Vector load_some(const global Element* from, long stride, int count) {
 typedef IN_MEMORY(Element) VectorInMemory;
 #define LOAD_ELEMENTS(from) (*(const global VectorInMemory*)(from))
 #define TO_UINT(vector) __builtin_convertvector(vector, JOIN(uint, WIDTH))
+#define TO_USHORT(vector) __builtin_convertvector(vector, JOIN(ushort, WIDTH))
 #define STORE_ELEMENTS(to, vector) (*(global VectorInMemory*)(to) = (vector))
+#if CONVERTS_F16
+typedef IN_MEMORY(__fp16) HalvesInMemory;
+#endif
 #else
 #define LOAD_ELEMENTS(from) JOIN(vload, WIDTH)(0, from)
 #define TO_UINT(vector) JOIN(convert_uint, WIDTH)(vector)
+#define TO_USHORT(vector) JOIN(convert_ushort, WIDTH)(vector)
 #define STORE_ELEMENTS(to, vector) JOIN(vstore, WIDTH)(vector, 0, to)
 #endif
 
 INLINE Vector load_all(const global Element* from) {
 #if WIDTH == 1
   return load(from, 0);
+#elif KIND == DTYPE_f16 && CONVERTS_F16
+  return __builtin_convertvector(*(const global HalvesInMemory*)from, Vector);
 #elif KIND == DTYPE_f16 && IS_CPU
   const JOIN(uint, WIDTH) bits = TO_UINT(LOAD_ELEMENTS(from));
   return FROM_HALF(WIDTH, bits, JOIN(as_uint, WIDTH)((bits & 0x7c00u) == 0x7c00u));
@@ -82,13 +89,12 @@ INLINE Vector load_all(const global Element* from) {
 INLINE void store_all(global Element* to, Vector vector) {
 #if WIDTH == 1
   store(to, 0, vector);
+#elif KIND == DTYPE_f16 && CONVERTS_F16
+  *(global HalvesInMemory*)to = __builtin_convertvector(vector, HalvesInMemory);
 #elif KIND == DTYPE_f16
   JOIN(JOIN(vstore_half, WIDTH), _rte)(vector, 0, (global half*)to);
 #elif KIND == DTYPE_bf16
-  Lanes lanes;
-  lanes.vector = vector;
-#pragma unroll
-  for (int lane = 0; lane < WIDTH; ++lane) store(to, lane, lanes.lane[lane]);
+  STORE_ELEMENTS(to, TO_USHORT(BF16_OF(JOIN(as_uint, WIDTH)(vector), isnan(vector))));
 #else
   STORE_ELEMENTS(to, vector);
 #endif

@@ -122,7 +122,7 @@ TEST(Fused, ProductsOfWeightsOutOfRange) {
           one.infinite = false;
           one.problem.batch = 17;
           one.problem.cols_stride = one.problem.rows_stride = 0;
-          const std::vector<cuda::fused::Link> links = links_of(one.problem);
+          const std::vector<cuda::Link> links = links_of(one.problem);
           ASSERT_TRUE(std::ranges::any_of(links, [](const auto& link) { return link.factors > 1; }))
               << one.text();
           const Exponents of_half = is_large ? Exponents{.first = 7, .second = 10, .outputs = 4, .x = -18}

@@ -1,5 +1,5 @@
 // The kernel that multiplies factors together, on the CPU.
-#include "chain/fused_run.hpp"
+#include "chain/chain_run.hpp"
 #include "cuda/packing/merging.cuh"
 
 namespace kronsparse::emulation {

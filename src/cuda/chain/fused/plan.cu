@@ -74,18 +74,6 @@ class FusedExecutor final : public CudaExecutor {
   bool has_overlap_ = false;
 };
 
-/// Predicted, of multiplying the factors of a link together: a launch, and for each value of the product the
-/// terms that its paths try.
-double merging_seconds(const Chain& chain, const Link& link, const tuning::Fused& costs) {
-  double terms = 0, paths = 1;
-  for (std::size_t factor = link.factor; factor < link.factor + link.factors; ++factor) {
-    terms += static_cast<double>(chain[factor].c);
-    paths *= static_cast<double>(chain[factor].c);
-  }
-  paths = std::max(1.0, paths / static_cast<double>(link.pattern.c));
-  return costs.merging + static_cast<double>(link.pattern.nnz()) * terms * paths / costs.merged_terms;
-}
-
 Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {
   if (problem.operation == Operation::gradient)
     return refused("multiplies only, the gradient goes factor by factor");
@@ -116,12 +104,10 @@ Proposal propose(const Problem& problem, Device device, const PackedOrder* packe
   const double value_bytes =
       static_cast<double>(problem.chain.nnz()) * static_cast<double>(size_of(problem.dtype));
   const double packed_bytes = static_cast<double>(packed_order(problem, cut->links).bytes);
-  double packing = packing_seconds(facts, value_bytes, packed_bytes);
-  for (const Link& link : cut->links)
-    if (link.factors > 1) packing += merging_seconds(problem.chain, link, tuning_of(facts).fused.costs);
   return {.refusal = {},
           .seconds = cut->config.seconds,
-          .packing_seconds = packing,
+          .packing_seconds =
+              packing_seconds(facts, value_bytes, packed_bytes) + merging_seconds(facts, problem, cut->links),
           .make = [problem, device, cut = *cut] {
             return make_executor(problem, device, cut.links, cut.config);
           }};

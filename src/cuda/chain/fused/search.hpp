@@ -12,24 +12,13 @@
 
 #include "core/implementation.hpp"
 #include "cuda/chain/fused/tiles.cuh"
-#include "cuda/host/product.hpp"
+#include "cuda/chain/links.hpp"
 #include "cuda/host/runtime.hpp"
 #include "cuda/packing/packing.hpp"
 #include "cuda/tuning/chain.hpp"
 #include "kronsparse/plan.hpp"
 
 namespace kronsparse::cuda::fused {
-
-/// One product of the kernel: with a factor of the chain, or with neighbours that are multiplied together
-/// when their values are packed.
-struct Link {
-  std::size_t factor;  ///< the first, of the problem's chain
-  std::size_t factors;
-  Pattern pattern;  ///< of their product
-  Product product;  ///< its sizes, as the problem's operation has them; strides do not count
-  /// Weights that are multiplied with each x: 2 where they are rounded products and what rounding left.
-  int repeats = 1;
-};
 
 struct Config {
   std::size_t shape_index = 0;
@@ -43,10 +32,6 @@ struct Config {
   [[nodiscard]] int ranks() const { return arguments.ranks; }
 };
 
-/// The ways to multiply neighbours together, as the products in the order in which they are computed: the
-/// cheapest of those with as many products each, the cheapest first. None has more than most_steps products,
-/// or in f32 sums of fewer than 16 terms.
-[[nodiscard]] std::vector<std::vector<Link>> ways_of(const Problem& problem);
 /// Every config that the GPU can hold, in no order.
 [[nodiscard]] std::vector<Config> all_configs(const Problem& problem, std::span<const Link> links,
                                               const GpuFacts& gpu);

@@ -11,12 +11,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/chain/limits.hpp"
 #include "cuda/host/divisor.hpp"
 #include "kronsparse/problem.hpp"
 
 namespace kronsparse::cuda::fused {
 
-inline constexpr int most_steps = 8;
+inline constexpr int most_steps = most_links;
 inline constexpr int most_threads = 512;
 
 /// The samples of a tile, and the tiles of 16 outputs that a warp computes at once. Each shape has a kernel.
