@@ -10,9 +10,13 @@ set(CMAKE_C_VISIBILITY_PRESET hidden)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 
+# Asked of the compiler: CMAKE_SYSTEM_PROCESSOR is empty where someone sets CMAKE_SYSTEM_NAME alone.
+include(CheckCXXSymbolExists)
+check_cxx_symbol_exists(__x86_64__ cstddef KRONSPARSE_X86_64)
+
 # gcc 12 for x86-64 turns a pair of roundings (double)(float)x, (double)(float)y
 # that it vectorises from straight-line code into nothing.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND KRONSPARSE_X86_64)
   add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fno-tree-slp-vectorize>)
 endif()
 

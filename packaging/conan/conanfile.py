@@ -3,7 +3,7 @@
 import os
 
 from conan import ConanFile
-from conan.tools.build import check_min_cppstd
+from conan.tools.build import check_min_cppstd, stdcpp_library
 from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
 from conan.tools.files import copy, load, rmdir
 
@@ -74,5 +74,8 @@ class Kronsparse(ConanFile):
         if not self.options.shared:
             self.cpp_info.defines = ["KRONSPARSE_STATIC"]
             self.cpp_info.system_libs = ["m", "pthread", "dl"]
+            # For who links from C.
+            if library := stdcpp_library(self):
+                self.cpp_info.system_libs.append(library)
             if self.options.cuda:
                 self.cpp_info.system_libs += ["cudart_static", "rt"]

@@ -12,7 +12,8 @@ dim3 blockDim, gridDim;
 
 namespace kronsparse::cuda {
 std::byte shared_memory[1];
-}
+alignas(1024) unsigned char simt::shared_bytes[kEmulatedSharedBytes];
+}  // namespace kronsparse::cuda
 
 namespace kronsparse::emulation {
 namespace {
@@ -62,17 +63,21 @@ void check_range(const std::vector<GlobalMemory::Range>& ranges, const std::byte
 
 Block& Block::current() { return *current_block; }
 
-Block::Block(Cluster& cluster, unsigned number, int threads, int shared_bytes, Timing timing,
+std::byte* Block::reached_by_pointers() { return reinterpret_cast<std::byte*>(cuda::simt::shared_bytes); }
+
+Block::Block(Cluster& cluster, unsigned number, int threads, int shared_bytes, bool is_alone, Timing timing,
              const GlobalMemory& memory)
     : cluster_(cluster),
       number_(number),
       timing_(timing),
       memory_(memory),
       shared_bytes_(shared_bytes),
-      shared_(static_cast<std::size_t>(shared_bytes), std::byte{0xff}),  // NaN in every format
+      own_shared_(is_alone ? 0 : static_cast<std::size_t>(shared_bytes)),
+      shared_(is_alone ? reached_by_pointers() : own_shared_.data()),
       warps_(static_cast<std::size_t>(threads / 32)),
       warpgroups_(static_cast<std::size_t>((threads + 127) / 128)) {
   require(shared_bytes <= cuda::kEmulatedSharedBytes, "more shared memory than a block may have");
+  std::memset(shared_, 0xff, static_cast<std::size_t>(shared_bytes));  // NaN in every format
   for (int index = 0; index < threads; ++index) {
     threads_.push_back(std::make_unique<Thread>());
     threads_.back()->index = index;
@@ -88,7 +93,9 @@ void Block::enter(Thread& thread, const std::function<void()>& kernel) {
     require(thread.products.empty(), "a thread ended before its wgmma");
     require(thread.stores.empty() && thread.store_groups.empty(),
             "a thread ended before its stores had read shared memory");
-    require(thread.copies.empty() && thread.copy_groups.empty(), "a thread ended before its copies");
+    const bool has_arrived = std::all_of(thread.copy_groups.begin(), thread.copy_groups.end(),
+                                         [](const auto& group) { return group.empty(); });
+    require(thread.copies.empty() && has_arrived, "a thread ended before its copies");
   } catch (const std::exception& error) {
     block.failure_ = "thread " + std::to_string(thread.index) + ": " + error.what();
   }
@@ -169,7 +176,7 @@ std::byte* Block::shared(std::uint32_t address, int bytes, int alignment) {
   if (offset % alignment != 0)
     throw EmulationError("shared offset " + std::to_string(offset) + " is not aligned to " +
                          std::to_string(alignment));
-  return shared_.data() + offset;
+  return shared_ + offset;
 }
 
 void Block::meet(Meeting& meeting, int threads, const std::function<void()>& action) {
@@ -447,7 +454,7 @@ void launch(int blocks, int cluster_blocks, int threads, int shared_bytes, Timin
     Cluster cluster;
     for (int rank = 0; rank < cluster_blocks; ++rank)
       cluster.blocks.push_back(std::make_unique<Block>(cluster, static_cast<unsigned>(first + rank), threads,
-                                                       shared_bytes, timing, memory));
+                                                       shared_bytes, cluster_blocks == 1, timing, memory));
     run(cluster, kernel);
   }
 }

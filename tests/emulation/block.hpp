@@ -132,7 +132,8 @@ struct Cluster {
 
 class Block {
  public:
-  Block(Cluster& cluster, unsigned number, int threads, int shared_bytes, Timing timing,
+  /// `is_alone`: in its cluster; then pointers reach its shared memory, too.
+  Block(Cluster& cluster, unsigned number, int threads, int shared_bytes, bool is_alone, Timing timing,
         const GlobalMemory& memory);
   ~Block();
   Block(const Block&) = delete;
@@ -153,6 +154,8 @@ class Block {
   Thread& thread() { return *threads_[static_cast<std::size_t>(running_)]; }
   Thread& thread(int index) { return *threads_[static_cast<std::size_t>(index)]; }
 
+  /// The shared memory of a block that is alone.
+  static std::byte* reached_by_pointers();
   /// Shared memory at an address, checked.
   std::byte* shared(std::uint32_t address, int bytes, int alignment);
 
@@ -225,7 +228,8 @@ class Block {
   Timing timing_;
   const GlobalMemory& memory_;
   int shared_bytes_;
-  std::vector<std::byte> shared_;
+  std::vector<std::byte> own_shared_;
+  std::byte* shared_;
   std::size_t left_ = 0;  ///< threads that have not ended
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<Meeting> warps_, warpgroups_;

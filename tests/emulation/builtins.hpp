@@ -105,5 +105,10 @@ namespace kronsparse::cuda {
 inline constexpr int kEmulatedSharedBytes = 227 * 1024;
 /// The name in every kernel's `extern __shared__`. Each block has its own memory, which only addresses reach.
 extern std::byte shared_memory[];
+/// The name in those of the FMA units, which use pointers: the memory of a block that is alone in its
+/// cluster.
+namespace simt {
+extern unsigned char shared_bytes[];
+}
 
 }  // namespace kronsparse::cuda

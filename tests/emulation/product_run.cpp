@@ -24,7 +24,7 @@ struct Weights {
 
 Weights make_weights(const cuda::Product& p, const PackedOrder& order, DType dtype, int range,
                      Numbers& numbers) {
-  Weights weights{{}, Memory(dtype, order.elements, 0)};
+  Weights weights{{}, Memory(order.in_floats ? DType::f32 : dtype, order.elements, 0)};
   for (std::int64_t at = 0; at < order.elements; ++at) weights.packed.set_bits(at, 0);
   for (std::int64_t i = 0; i < p.a; ++i)
     for (std::int64_t k = 0; k < p.b; ++k)

@@ -44,6 +44,7 @@ struct PackedOrder {
   std::int64_t elements;
   std::function<std::int64_t(std::int64_t i, std::int64_t k, std::int64_t l, std::int64_t j)> place;
   std::int64_t to_rest = 0;  ///< from a float's TF32 part to its remainder, if floats are split
+  bool in_floats = false;    ///< halves are widened
 
   static PackedOrder of(const cuda::WgmmaOrder& order);
   /// The order of a cut that gives the weight at each place.

@@ -169,7 +169,17 @@ def test_percentiles_count_what_is_missing():
 def test_the_report_of_random_rows_alone(tmp_path, capsys):
     rows = [run_record(), of_seed("2x4x4x1", "kronsparse", 1.0)]
     assert main(["report", write(tmp_path / "r.jsonl", rows), "--output", str(tmp_path / "page")]) == 0
-    assert "Seeds: 9 (1 problems)." in (tmp_path / "page.md").read_text()
+    told = (tmp_path / "page.md").read_text()
+    assert "Seeds: 9 (1 problems)." in told and "remembered" not in told
+
+
+def test_the_report_says_who_was_tuned(tmp_path, capsys):
+    remembered = {**of_seed("2x4x4x1", "kronsparse", 1.0), "tuned": True}
+    predicted = {**of_seed("1x2x2x1", "kronsparse", 1.0), "tuned": False}
+    rows = [run_record(), remembered, predicted]
+    assert main(["report", write(tmp_path / "r.jsonl", rows), "--output", str(tmp_path / "page")]) == 0
+    told = (tmp_path / "page.md").read_text()
+    assert "Times remembered by `kronsparse tune` stood for 1 of 2 choices." in told
 
 
 @pytest.mark.parametrize("layout", ["batch_first", "batch_last"])

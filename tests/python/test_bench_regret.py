@@ -56,8 +56,8 @@ def test_every_candidate_is_timed(quick, tmp_path, capsys):
     assert main(command) == 0  # nothing left to do
     assert len([one for one in read_rows(path) if one["record"] == "regret"]) == 3
     # Every suite as small batches are timed, too.
-    small = str(tmp_path / "small.jsonl")
-    assert main([*command[:-1], small, "--kind", "small", "--layouts", "batch_last"]) == 0
+    small = tmp_path / "small.jsonl"
+    assert main([*command[:-1], str(small), "--kind", "small", "--layouts", "batch_last"]) == 0
     found = [one for one in read_rows(small) if one["record"] == "regret"]
     assert [one["suite"] for one in found] == ["2x8x8x4", "small-batch"]
     assert all(one["status"] == "ok" and one["regret"] >= 1 for one in found)

@@ -408,6 +408,29 @@ def test_results_of_layers_alone_have_a_summary(tmp_path, capsys):
     assert "Ceilings: copy 1 TB/s" in text and "## Training" in text
 
 
+def test_steps_with_adapters_are_reported_with_their_goals():
+    run = run_record(suite="peft")
+    common = {"record": "peft", "status": "ok", "model": "llama", "tokens": [4, 768], "implementation": "it"}
+    times = {
+        "lora": (1.0, 100),
+        "boft1 ours": (1.25, 104),
+        "boft2 ours": (1.5, 106),
+        "boft2 peft": (4.5, 150),
+    }
+    rows = [
+        {**common, "contender": name, "step_s": seconds, "peak_bytes": memory}
+        for name, (seconds, memory) in times.items()
+    ]
+    wrong = {"record": "peft", "contender": "boft1 peft", "status": "wrong"}
+    text = to_markdown(report.build([run, *rows, wrong]))
+    assert (
+        "boft1 ours over LoRA: time 1.250 (target 1.3: reached), memory 1.040 (target 1.05: reached)." in text
+    )
+    assert "boft2 ours over LoRA: time 1.500 (target 1.3: **missed**), memory 1.060 (target 1.05" in text
+    assert "boft2 peft over ours: 3.00 (target 4: **missed**)." in text and "boft1 peft: wrong." in text
+    assert "No answer was wrong" not in text and "llama, 4 x 768 tokens." in text
+
+
 @pytest.mark.parametrize("name", ["mine", "mine.html", "mine.csv", "mine.v2"])
 def test_a_report_may_be_named_with_its_ending(tmp_path, name):
     rows = write(tmp_path / "rows.jsonl", made_up_rows())

@@ -343,6 +343,9 @@ class LyingLibrary:
     def predict(self, *_):
         return 1.0
 
+    def was_tuned(self, *_):
+        return False
+
 
 @pytest.mark.parametrize("layout", ["batch_first", "batch_last"])
 def test_wrong_answers_are_recorded_and_not_timed(layout):
@@ -485,6 +488,10 @@ class OnTheCpu(Library):
     def predict(self, problem, implementation=None, device="cpu"):
         assert device == "cuda:0"
         return super().predict(problem, implementation, "cpu")
+
+    def was_tuned(self, problem, implementation, device="cpu"):
+        assert device == "cuda:0"
+        return super().was_tuned(problem, implementation, "cpu")
 
 
 @pytest.fixture

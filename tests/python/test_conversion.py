@@ -329,6 +329,15 @@ def test_wrong_conditions(conditions, words):
         Rule("monarch", **conditions)
 
 
+def test_a_layer_that_is_a_chain_already_is_named():
+    once = convert(mlp(), {"0": "monarch"})
+    with pytest.raises(
+        ValueError, match=r"Rule\('butterfly', name='0'\) matches a layer that is a chain already"
+    ):
+        convert(once, {"0": "butterfly"})
+    assert isinstance(convert(once, {"2": "monarch"})[2], KSLinear)
+
+
 def test_an_error_of_a_layer_names_it_and_changes_nothing():
     model = mlp()
     with torch.no_grad():

@@ -253,6 +253,21 @@ def test_wrong_files_leave_nothing_behind(checkpoint, damage, rules, words, tmp_
     assert sorted(file.name for file in tmp_path.iterdir()) == ["dense.safetensors", "small.safetensors"]
 
 
+@pytest.mark.parametrize("kind", ["itself", "link", "hard link"])
+def test_the_source_is_not_written_over(checkpoint, kind, tmp_path):
+    _, path = checkpoint
+    before, target = path.read_bytes(), tmp_path / "other.safetensors"
+    if kind == "link":
+        target.symlink_to(path)
+    elif kind == "hard link":
+        target.hardlink_to(path)
+    else:
+        target = path
+    with pytest.raises(ValueError, match=r"target: .* is the source, whose matrices would be lost"):
+        convert_file(path, "monarch", target)
+    assert path.read_bytes() == before
+
+
 UP = "1x16x4x4*4x4x4x1"
 
 

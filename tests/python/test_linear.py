@@ -175,6 +175,9 @@ def test_every_backend_refuses_wrong_inputs_alike(backend, bias, with_grad):
             layer(torch.ones(2, 15))
         with pytest.raises(ValueError, match=r"x: dtype torch.float16 given, must be that of the factors"):
             layer(torch.ones(2, 16).half())
+        for other in (None, 1.0, torch.ones(2, 16).numpy()):
+            with pytest.raises(TypeError, match=f"x: {type(other).__name__} given, must be a torch.Tensor"):
+                layer(other)
     with pytest.raises(ValueError, match="x: dtype"):
         layer.to("meta")(torch.ones(2, 16, device="meta").half())
 

@@ -26,7 +26,8 @@ from torch import nn
 from kronsparse.bench.measuring.devices import Device, begin_results, open_device
 from kronsparse.bench.networks.peft_contenders import adapt, has_peft
 from kronsparse.bench.options import add_output, count, words
-from kronsparse.bench.reporting.document import Table, markdown_table
+from kronsparse.bench.reporting.document import markdown_table
+from kronsparse.bench.reporting.peft_table import peft_table
 from kronsparse.bench.results.rows import Row
 
 # PEFT compiles an extension for BOFT. Where it cannot, it takes one factor, and puts its matrix together
@@ -106,7 +107,7 @@ def main(options: argparse.Namespace) -> int:
         found.setdefault(kind, answer)
         results.add("peft", **row)
         print(f"{contender}: {row['status']}", file=sys.stderr, flush=True)
-    print(markdown_table(table(results.rows)))
+    print(markdown_table(peft_table(results.rows)))
     return int(is_wrong)
 
 
@@ -174,25 +175,3 @@ def _difference(first: list[float], second: list[float]) -> list[float]:
     norm = sum(one**2 for one in first[1:]) ** 0.5
     off = sum((one - other) ** 2 for one, other in zip(first[1:], second[1:], strict=True)) ** 0.5
     return [abs(first[0] - second[0]) / abs(first[0]), off / norm]
-
-
-def table(rows: list[Row]) -> Table:
-    """A line for each contender."""
-    done = {row["contender"]: row for row in rows if row["record"] == "peft"}
-    lora = done.get("lora", {})
-    lines = []
-    for name, row in done.items():
-        if "step_s" not in row:
-            lines.append([name, row["status"], "", "", "", "", ""])
-            continue
-        ours = done.get(f"{name.split(' ')[0]} ours", {})
-        gain = ""
-        if "peft" in name and "step_s" in ours:
-            gain = f"{row['step_s'] / ours['step_s']:.2f}"
-        over = f"{row['step_s'] / lora['step_s']:.3f}" if "step_s" in lora else ""
-        memory = f"{row['peak_bytes'] / 2**30:.2f}" if row["peak_bytes"] else ""
-        more = f"{row['peak_bytes'] / lora['peak_bytes']:.3f}" if memory and lora.get("peak_bytes") else ""
-        milliseconds = f"{1e3 * row['step_s']:.1f}"
-        lines.append([name, milliseconds, over, gain, memory, more, row["implementation"]])
-    heads = ["adapters", "step, ms", "over LoRA", "over ours", "memory, GiB", "over LoRA", "is"]
-    return Table(heads, lines)

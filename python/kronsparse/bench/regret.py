@@ -8,7 +8,7 @@ well the cost model does there.
   kronsparse-bench regret --seed 7                                 a sample of the grid, random, small batches
   kronsparse-bench regret --suites random --seed 7 --count 30 --dtypes f16
   kronsparse-bench regret --suites problems.txt --device cpu
-  kronsparse-bench regret --suites problems.txt --kind small       timed from CUDA graphs, as small batches are
+  kronsparse-bench regret --suites problems.txt --kind small     timed from CUDA graphs, as small batches are
 """
 
 from __future__ import annotations

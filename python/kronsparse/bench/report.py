@@ -28,6 +28,7 @@ from kronsparse.bench.reporting.energy_section import energy
 from kronsparse.bench.reporting.exam_section import grid_section, random_section
 from kronsparse.bench.reporting.head_section import in_short, runs_section, warnings
 from kronsparse.bench.reporting.layer_table import training
+from kronsparse.bench.reporting.peft_table import peft_section
 from kronsparse.bench.reporting.regret_section import regret_section
 from kronsparse.bench.reporting.verdict import small_sections, summary, target_sections, targets_of
 from kronsparse.bench.results.dataset import Measured, collect, family_of, kinds, latest, mode_of
@@ -96,8 +97,9 @@ def build(rows: Sequence[Row], title: str | None = None) -> Document:
     if found:
         sections.append(own_sections.predictions(measured, found))
     sections.append(regret_section(rows))
-    sections.append(own_sections.failures(everything))
+    sections.append(peft_section(rows))
     if everything:
+        sections.append(own_sections.failures(everything))
         sections.append(own_sections.every_problem(everything, kinds(everything)))
     sections.append(runs_section(rows))
     whole = [one for one in sections if one is not None]

@@ -104,7 +104,8 @@ def convert(
     given = as_rules(rules)
     places = _places(model, heads)
     layers = [place.candidate for place in places]
-    check_all_match(given, layers)
+    converted_before = {name for name, module in model.named_modules() if isinstance(module, KSLinear)}
+    check_all_match(given, layers, converted_before)
     plans = [_plan(place, choose(given, place.candidate), batch) for place in places]
     _check_something_fits(given, places, plans)
     _check_tied(places, plans)

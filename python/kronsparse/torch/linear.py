@@ -226,6 +226,8 @@ class KSLinear(nn.Module):
                 return self._trace(x)
             if is_distributed(x):
                 return self._forward_distributed(x)
+            if not isinstance(x, Tensor):
+                raise TypeError(f"x: {type(x).__name__} given, must be a torch.Tensor")
         if is_special():
             return self._forward_special(x)
         frozen = self._frozen

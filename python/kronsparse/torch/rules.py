@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -206,12 +206,18 @@ def choose(rules: Sequence[Rule], layer: Candidate) -> Rule | None:
     return pool[0] if pool else None
 
 
-def check_all_match(rules: Iterable[Rule], layers: Sequence[Candidate]) -> None:
-    """That every rule matches a layer."""
+def check_all_match(
+    rules: Iterable[Rule], layers: Sequence[Candidate], converted: Collection[str] = ()
+) -> None:
+    """That every rule matches a layer, which those that were converted before are not."""
     names = [layer.name for layer in layers]
     for rule in rules:
         if any(rule.matches(layer) for layer in layers):
             continue
+        if rule.name in converted:
+            raise ValueError(
+                f"rules: {rule} matches a layer that is a chain already; to_dense(model) undoes it"
+            )
         near = difflib.get_close_matches(rule.name, names, 3) if rule.name else []
         shown = ", ".join(near or names[:6]) + ("" if near or len(names) <= 6 else ", ...")
         hint = f"; near it: {shown}" if near else f"; there are {len(names)}: {shown}" if names else ""

@@ -137,6 +137,10 @@ def check_target(source: str | os.PathLike[str], target: Path, is_sharded: bool)
             f"target: {os.fspath(target)!r} given for {os.fspath(source)!r}: an index, NAME{INDEX}, becomes "
             "an index, and a file a file"
         )
+    if target.exists() and Path(source).exists() and target.samefile(source):
+        raise ValueError(
+            f"target: {os.fspath(target)!r} is the source, whose matrices would be lost; choose another file"
+        )
     if is_sharded and target.parent.resolve() == Path(source).parent.resolve():
         raise ValueError(
             f"target: {os.fspath(target)!r} lies beside the source, whose shards have the names of the new "

@@ -7,7 +7,7 @@ if(KRONSPARSE_EMULATED_TILES)
   # which gcc warns, but are never passed.
   set_source_files_properties(cpu/amx/isa_emulated.cpp PROPERTIES COMPILE_OPTIONS "-O1;-Wno-psabi")
 endif()
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+if(KRONSPARSE_X86_64)
   list(APPEND KRONSPARSE_AMX_SOURCES cpu/amx/isa_amx.cpp)
   set_source_files_properties(cpu/amx/isa_amx.cpp PROPERTIES COMPILE_OPTIONS "${KRONSPARSE_ISA_FLAGS};${KRONSPARSE_AVX512_FLAGS}")
 endif()

@@ -23,7 +23,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 set_source_files_properties(cpu/simd/isa_baseline.cpp cpu/unpacked/isa_baseline.cpp PROPERTIES COMPILE_OPTIONS "${KRONSPARSE_ISA_FLAGS}")
 
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+if(KRONSPARSE_X86_64)
   list(APPEND KRONSPARSE_SIMD_SOURCES cpu/simd/isa_avx2.cpp cpu/simd/isa_avx512.cpp cpu/unpacked/isa_avx2.cpp
        cpu/unpacked/isa_avx512.cpp)
   set_source_files_properties(

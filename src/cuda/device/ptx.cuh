@@ -90,6 +90,19 @@ __device__ inline void copy_async(std::uint32_t to, const void* from, int bytes)
     KRONSPARSE_SM80_ASM("cp.async.ca.shared.global [%0], [%1], 8, %2;\n" ::"r"(to), "l"(from), "r"(bytes));
 }
 
+/// The same for 4, 8 or 16 bytes of a line of 128, which L2 fetches as a whole: the rest is wanted soon.
+template <int size>
+__device__ inline void copy_async_of_line(std::uint32_t to, const void* from, int bytes) {
+  if constexpr (size == 16)
+    KRONSPARSE_SM80_ASM("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                        "r"(bytes)
+                        : "memory");
+  else
+    KRONSPARSE_SM80_ASM("cp.async.ca.shared.global.L2::128B [%0], [%1], %2, %3;" ::"r"(to), "l"(from),
+                        "n"(size), "r"(bytes)
+                        : "memory");
+}
+
 __device__ inline void commit_copies() { KRONSPARSE_SM80_ASM("cp.async.commit_group;\n" ::); }
 
 /// Waits until at most `Pending` of the committed groups are still under way.

@@ -27,8 +27,9 @@ std::vector<float> values_of(const Memory& memory) {
   return values;
 }
 
-/// Makes operands, runs the launch of `launch_of`, and compares with a plain loop.
-void run_and_compare(const ProductCase& one, const std::function<Launch(const Operands&)>& launch_of) {
+}  // namespace
+
+void run_gradient_launch(const ProductCase& one, const std::function<Launch(const Operands&)>& launch_of) {
   const Problem& problem = one.problem;
   const cuda::Product p = cuda::product_of(problem);
   const DType dtype = problem.dtype;
@@ -63,8 +64,6 @@ void run_and_compare(const ProductCase& one, const std::function<Launch(const Op
   if (!y.untouched_before()) throw EmulationError("memory before y was written");
 }
 
-}  // namespace
-
 GradientCut run_gradient(const ProductCase& one) {
   const Problem& problem = one.problem;
   problem.validate();
@@ -72,7 +71,7 @@ GradientCut run_gradient(const ProductCase& one) {
   if (config.shared_bytes > cuda::kEmulatedSharedBytes) throw EmulationError("the tiles do not fit");
   GradientCut cut{
       problem.dtype, config.shape_index, config.splits, config.threads() / 32, config.stages, 0, 0, false};
-  run_and_compare(one, [&](const Operands& operands) {
+  run_gradient_launch(one, [&](const Operands& operands) {
     const cuda::GradientArguments arguments = cuda::gradient_arguments(problem, config, operands);
     const cuda::GradientKernel kernel = problem.dtype == DType::bf16
                                             ? cuda::gradient_bf16_kernel(config.shape_index)
@@ -99,7 +98,7 @@ GradientWgmmaCut run_gradient_wgmma(const ProductCase& one, std::optional<std::s
   GradientWgmmaCut cut{problem.dtype,  config->shape_index, config->warpgroups,
                        config->splits, config->stages,      config->raw_stages,
                        false};
-  run_and_compare(one, [&](const Operands& operands) {
+  run_gradient_launch(one, [&](const Operands& operands) {
     const auto arguments = cuda::gradient_wgmma_arguments(problem, *config, operands);
     if (!arguments) throw EmulationError("not for the copy engine");
     const cuda::GradientWgmmaKernel kernel = problem.dtype == DType::bf16

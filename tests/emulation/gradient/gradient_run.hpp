@@ -1,6 +1,7 @@
 // Runs a gradient by the tensor-core kernels on the CPU.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "product_run.hpp"
@@ -24,6 +25,8 @@ struct GradientWgmmaCut {
   bool y_vectors;
 };
 
+/// Makes operands, runs the launch of `launch_of`, and compares with a plain loop.
+void run_gradient_launch(const ProductCase& one, const std::function<Launch(const Operands&)>& launch_of);
 /// Runs a case with operands whose results are exact, and compares with a plain loop. An EmulationError says
 /// which result differs, or what the kernel did that a GPU would not allow.
 GradientCut run_gradient(const ProductCase& one);

@@ -301,12 +301,22 @@ class Library:
 
     def candidates(self, problem: str, device: str = "cpu") -> dict[str, float]:
         """The implementations that accept the problem with the seconds they predict, cheapest first."""
+        return {
+            one.implementation.decode(): one.predicted_seconds for one in self._accepting(problem, device)
+        }
+
+    def was_tuned(self, problem: str, implementation: str, device: str = "cpu") -> bool:
+        """Whether the seconds of an implementation are those that `kronsparse tune` remembered."""
+        names = (one.implementation.decode() for one in self._accepting(problem, device) if one.is_measured)
+        return implementation in names
+
+    def _accepting(self, problem: str, device: str) -> list[_Candidate]:
         parsed, count = self._parse(problem), ctypes.c_size_t()
         arguments = ctypes.byref(parsed), device.encode()
         self._call("kronsparse_candidates", *arguments, None, 0, ctypes.byref(count))
         found = (_Candidate * count.value)()
         self._call("kronsparse_candidates", *arguments, found, count, ctypes.byref(count))
-        return {one.implementation.decode(): one.predicted_seconds for one in found if not one.refusal}
+        return [one for one in found if not one.refusal]
 
     def check_implementation(self, name: str, device: str = "cpu") -> None:
         """Refuses a name that no implementation for the device has, nor a family of them."""

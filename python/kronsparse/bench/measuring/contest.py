@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kronsparse.bench.measuring.answers import Checker, Errors, is_right, is_sound
+from kronsparse.bench.measuring.answers import SHORT_SUM, Checker, Errors, is_right, is_sound
 from kronsparse.bench.measuring.arena import Arena, draw_values
 from kronsparse.bench.measuring.c_api import KronsparseError, Library, Plan
 from kronsparse.bench.measuring.ceilings import Ceilings, Probe, tf32_allowed
@@ -53,6 +53,7 @@ class Contender:
     reason: str = ""
     errors: Errors | None = None
     predicted_s: float | None = None
+    tuned: bool | None = None  # of ours: whether a remembered time stands for it, instead of a prediction
     trial_s: float = math.inf
     timing: Timing | None = None
 
@@ -77,6 +78,7 @@ class Contender:
             "error": error if error is not None and math.isfinite(error) else None,
             "error_worst": worst if worst is not None and math.isfinite(worst) else None,
             "predicted_s": self.predicted_s,
+            **({} if self.tuned is None else {"tuned": self.tuned}),
             **(asdict(self.timing) if self.timing else {}),
         }
 
@@ -104,7 +106,8 @@ def judged_beside_torch(
     # On a CPU, and where tensor cores have no part, sums are made term by term.
     plain = mode == "ieee" or problem.dtype not in DTYPES or isinstance(device, CpuDevice)
     terms = problem.pattern.c * (2 if "complex" in problem.dtype else 1) if plain else 1
-    return of_torch, lambda mine: is_right(mine, of_torch, precision, terms)
+    short = problem.dtype == "f32" and mode == "fp32" and not plain and problem.pattern.c < SHORT_SUM
+    return of_torch, lambda mine: is_right(mine, of_torch, precision, terms, short)
 
 
 @dataclass
@@ -209,6 +212,7 @@ class Contest:
             ]
             contender.implementation = plans[0].implementation
             contender.predicted_s = table.c_api.predict(text, implementation, table.device.name)
+            contender.tuned = table.c_api.was_tuned(text, contender.implementation, table.device.name)
             _, right = judged_beside_torch(self.problem, mode, table.device, self.checker)
             calls = [
                 bound_call(table.device, plan, x, y)

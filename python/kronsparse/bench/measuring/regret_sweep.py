@@ -81,7 +81,12 @@ def regret_row(problem: Problem, mode: str, contenders: Sequence[Contender], lef
         for place, one in enumerate(contenders)
     }
     choice = contenders[0]
-    row: Row = {**problem.fields(mode), "choice": choice.implementation, "candidates": told}
+    row: Row = {
+        **problem.fields(mode),
+        "choice": choice.implementation,
+        "tuned": choice.tuned,
+        "candidates": told,
+    }
     row |= {"not_timed": list(left_out), "status": choice.status}
     if choice.implementation in times:
         best = min(times, key=lambda name: times[name])

@@ -114,6 +114,7 @@ def ours_of(
             calls.append(call_of(plan))
         contender.implementation = plan.implementation
         contender.predicted_s = library.predict(problem.text(mode), implementation, device.name)
+        contender.tuned = library.was_tuned(problem.text(mode), contender.implementation, device.name)
         _, right = judged_beside_torch(problem, mode, device, contest.checkers[0])
         contest.contest(contender, calls, right)
     except KronsparseError as error:

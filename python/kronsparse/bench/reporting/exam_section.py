@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from kronsparse.bench.problems.suites import PAPER_BATCH, SUITES
 from kronsparse.bench.reporting.document import Section, Table
 from kronsparse.bench.results.dataset import Measured, kinds, of_kind
-from kronsparse.bench.results.rows import Row, is_cpu, last_run
+from kronsparse.bench.results.rows import OURS, Row, is_cpu, last_run
 from kronsparse.bench.results.statistics import median, percentile, wins
 from kronsparse.bench.results.targets import ANYONE, CPU_EXAMS, EAGER, GPU_EXAMS, GRID_EXAMS, Exam
 from kronsparse.checks import LAYOUTS
@@ -91,6 +91,15 @@ def exam_lines(
     return lines, worst
 
 
+def _remembered(ones: Sequence[Measured]) -> list[str]:
+    """Who would not have been chosen by the cost model alone, perhaps."""
+    rows = [row for one in ones for name, row in one.best_rows.items() if name.startswith(OURS)]
+    tuned = sum(bool(row.get("tuned")) for row in rows)
+    return (
+        [f"Times remembered by `kronsparse tune` stood for {tuned} of {len(rows)} choices."] if tuned else []
+    )
+
+
 def of_grid(measured: Sequence[Measured]) -> list[Measured]:
     """The problems of the paper's grid, which all have the paper's batch."""
     grid = set(SUITES["paper-time"].patterns)
@@ -107,7 +116,9 @@ def grid_section(rows: Sequence[Row], measured: Sequence[Measured]) -> Section |
     missing = len(grid) - len({one.pattern for one in ones})
     told = f" {missing} of its {len(grid)} patterns were not measured." if missing else ""
     caption = f"Patterns of the paper's grid, B = {PAPER_BATCH}.{told} {FLOOR}"
-    return Section("The paper's grid, beside everyone", [Table(HEADERS, lines, caption), *worst])
+    return Section(
+        "The paper's grid, beside everyone", [Table(HEADERS, lines, caption), *_remembered(ones), *worst]
+    )
 
 
 def random_section(rows: Sequence[Row], measured: Sequence[Measured]) -> Section | None:
@@ -124,4 +135,5 @@ def random_section(rows: Sequence[Row], measured: Sequence[Measured]) -> Section
         "64..32768; at most 2^30 elements of x, y and values each, and 20 MB or more of them in a half type. "
         f"{FLOOR}"
     )
-    return Section("Problems nobody tuned for", [f"Seeds: {seeds}.", Table(HEADERS, lines, caption), *worst])
+    table = Table(HEADERS, lines, caption)
+    return Section("Problems nobody tuned for", [f"Seeds: {seeds}.", table, *_remembered(drawn), *worst])

@@ -10,6 +10,7 @@ from kronsparse.bench.reporting.document import Table, markdown_table
 from kronsparse.bench.reporting.energy_section import savings
 from kronsparse.bench.reporting.exam_section import HEADERS, exam_lines, of_grid
 from kronsparse.bench.reporting.layer_table import sentences, steps_table
+from kronsparse.bench.reporting.peft_table import peft_table
 from kronsparse.bench.reporting.verdict import ceilings_text
 from kronsparse.bench.results.dataset import Measured, collect, halves_over_f32, kinds, latest, of_kind
 from kronsparse.bench.results.rows import OURS, Row, last_run
@@ -448,4 +449,5 @@ TABLES: dict[str, Callable[[Groups, Sequence[str]], str]] = {
     "accuracy": accuracy,
     "kernel": kernel,
     "opencl": opencl,
+    "peft": lambda groups, _: markdown_table(peft_table(_joined(groups))),
 }

@@ -43,11 +43,6 @@ struct Cluster {
   __device__ static const Sum* remote(const Sum* shared, int rank) {
     return cooperative_groups::this_cluster().map_shared_rank(shared, rank);
   }
-#elif defined(__CUDACC_EMU__)
-  static int rank();
-  static void sync();
-  template <class Sum>
-  static const Sum* remote(const Sum* shared, int rank);
 #else
   __device__ static int rank() { return 0; }
   __device__ static void sync() {}

@@ -12,7 +12,7 @@
 #include "cuda/host/product.hpp"
 #include "cuda/host/runtime.hpp"
 #include "cuda/large_batch/simt/grid.hpp"
-#include "cuda/large_batch/simt/kernel.cuh"
+#include "cuda/large_batch/simt/kernels.cuh"
 #include "cuda/packing/packing.hpp"
 #include "cuda/tuning/tuning.hpp"
 
@@ -20,50 +20,6 @@ namespace kronsparse::cuda {
 namespace {
 
 using namespace simt;
-
-template <class K>
-Kernel kernel() {
-  return kernel_of<K>(reinterpret_cast<const void*>(&multiply_simt<K>));
-}
-
-/// The tiles of f32, made for speed. A thread has 64 (48) sums. For every small d there is a tile as wide as
-/// d, because rows of d floats are contiguous. Tiles of 6 columns per thread are there for b = 48, 96, 144,
-/// ...
-std::span<const Kernel> f32_kernels() {
-  static const Kernel kernels[] = {
-      // d = 1: chunks of 16 l if registers allow, so that a sample's part of a chunk is 64 bytes.
-      kernel<MultiplySimt<Tile<float, 1, 4, 2, 8, 8>, 16, true>>(),  // 128 x 128
-      kernel<MultiplySimt<Tile<float, 1, 8, 1, 8, 8>, 8, true>>(),   // 256 x 64
-      kernel<MultiplySimt<Tile<float, 1, 4, 2, 8, 6>, 16, true>>(),  // 128 x 96
-      kernel<MultiplySimt<Tile<float, 1, 8, 1, 8, 6>, 8, true>>(),   // 256 x 48
-      kernel<MultiplySimt<Tile<float, 2, 4, 1, 8, 8>, 16, true>>(),
-      kernel<MultiplySimt<Tile<float, 2, 4, 1, 8, 6>, 16, true>>(),
-      kernel<MultiplySimt<Tile<float, 3, 2, 1, 8, 8>, 8, true>>(),
-      kernel<MultiplySimt<Tile<float, 3, 2, 1, 8, 6>, 8, true>>(),
-      kernel<MultiplySimt<Tile<float, 4, 2, 1, 8, 8>, 8, true>>(),
-      kernel<MultiplySimt<Tile<float, 4, 2, 1, 8, 6>, 8, true>>(),
-      kernel<MultiplySimt<Tile<float, 6, 1, 1, 8, 8>, 8, true>>(),
-      kernel<MultiplySimt<Tile<float, 6, 1, 1, 8, 6>, 8, true>>(),
-      kernel<MultiplySimt<Tile<float, 8, 1, 1, 8, 8>, 8, true>>(),  // 32 x 64
-      kernel<MultiplySimt<Tile<float, 8, 1, 1, 8, 6>, 8, true>>(),  // 32 x 48
-      kernel<MultiplySimt<Tile<float, 1, 4, 2, 8, 8>, 16, false>>(),
-      kernel<MultiplySimt<Tile<float, 1, 8, 1, 8, 8>, 16, false>>(),
-      kernel<MultiplySimt<Tile<float, 1, 4, 2, 8, 6>, 16, false>>(),
-      kernel<MultiplySimt<Tile<float, 1, 8, 1, 8, 6>, 16, false>>(),
-  };
-  return kernels;
-}
-
-/// The other dtypes: one tile for d = 1 and batch_last, one for larger d.
-template <class Single, class Grouped>
-std::span<const Kernel> plain_kernels() {
-  static const Kernel kernels[] = {
-      kernel<MultiplySimt<Single, 8, true>>(),
-      kernel<MultiplySimt<Grouped, 8, true>>(),
-      kernel<MultiplySimt<Single, 8, false>>(),
-  };
-  return kernels;
-}
 
 std::span<const Kernel> kernels_of(DType dtype) {
   switch (dtype) {
@@ -151,69 +107,20 @@ class MultiplySimtExecutor final : public CudaExecutor {
         kernel_(kernel) {
     const DeviceGuard guard(device.index);
     const GpuFacts& facts = gpu(device);
-    groups_ = tiles_of(product_.d, kernel_.j);
-    output_tiles_ = tiles_of(product_.b, kernel_.n);
-    sample_tiles_ = tiles_of(product_.batch, kernel_.m);
-
-    // As many groups of j run side by side as leave their weights in L2.
-    const double group_bytes = static_cast<double>(order().bytes) / static_cast<double>(product_.a * groups_);
-    const double room = std::max(0.4 * static_cast<double>(facts.l2_bytes), 1.0);
-    inner_groups_ = problem.layout == Layout::batch_last
-                        ? 1
-                        : std::clamp<std::int64_t>(static_cast<std::int64_t>(room / group_bytes), 1, groups_);
-    while (groups_ % inner_groups_ != 0) --inner_groups_;
-
-    stages_ = kernel_.depth * kernel_.j <= 16 ? 4 : 3;
-    const auto bytes = [this](int stages) {
-      return target_bytes +
-             std::max(static_cast<std::size_t>(stages) * kernel_.stage_bytes, kernel_.staging_bytes);
-    };
-    while (stages_ > 2 && bytes(stages_) > facts.shared_bytes) --stages_;
-    shared_bytes_ = bytes(stages_);
+    cut_ = cut_of(product_, kernel_, order().bytes, facts);
     allow_shared_memory(reinterpret_cast<const void*>(kernel_.function), facts);
   }
 
   void run(const Operands& operands, const Weights& weights) const override {
     const DeviceGuard guard(device());
-    const std::int64_t chunks = tiles_of(product_.c, kernel_.depth);
-    MultiplySimtArgs args{.x = operands.x,
-                          .y = operands.y,
-                          .bias = problem_.bias ? operands.bias : nullptr,
-                          .weights = weights.data,
-                          .batch = product_.batch,
-                          .b = product_.b,
-                          .c = product_.c,
-                          .d = product_.d,
-                          .x_sample = product_.x_sample,
-                          .x_feature = product_.x_feature,
-                          .y_sample = product_.y_sample,
-                          .y_feature = product_.y_feature,
-                          .x_step = product_.d * product_.x_feature,
-                          .output_tiles = static_cast<std::uint32_t>(output_tiles_),
-                          .inner_groups = static_cast<std::uint32_t>(inner_groups_),
-                          .sample_tiles = static_cast<std::uint32_t>(sample_tiles_),
-                          .outer_groups = static_cast<std::uint32_t>(groups_ / inner_groups_),
-                          .chunks = static_cast<int>(chunks),
-                          .last_chunk = static_cast<int>(product_.c - (chunks - 1) * kernel_.depth),
-                          .stages = stages_,
-                          .activation = problem_.activation};
-    // Vectors of four: samples in batch_last; j in batch_first, or outputs if there is one j (neighbouring l
-    // of x are then scattered one by one).
-    const bool batch_first = kernel_.batch_first;
-    args.x_vectors = !batch_first && aligned_16(operands.x) && product_.x_feature % 4 == 0;
-    args.y_vectors =
-        aligned_16(operands.y) && (batch_first ? product_.y_sample : product_.y_feature) % 4 == 0;
-    if (batch_first && kernel_.j == 1)
-      args.y_vectors = args.y_vectors && product_.d == 1 && product_.b % 4 == 0;
-    if (batch_first && kernel_.j > 1) args.y_vectors = args.y_vectors && product_.d % 4 == 0;
-
-    const auto tiles = static_cast<std::uint64_t>(output_tiles_) * groups_ * sample_tiles_ * product_.a;
+    MultiplySimtArgs args = arguments_of(problem_, product_, kernel_, cut_, operands, weights.data);
+    const std::uint64_t tiles = cut_.tiles(product_);
     constexpr std::uint64_t most = std::numeric_limits<std::int32_t>::max();
     for (; args.first_tile < tiles; args.first_tile += most)
       launch("multiply_simt", kernel_.function,
              {.blocks = static_cast<unsigned>(std::min(most, tiles - args.first_tile)),
               .threads = kernel_.threads,
-              .shared_bytes = shared_bytes_},
+              .shared_bytes = cut_.shared_bytes},
              operands.stream, args);
   }
 
@@ -221,9 +128,7 @@ class MultiplySimtExecutor final : public CudaExecutor {
   Problem problem_;
   Product product_;
   const Kernel& kernel_;
-  std::int64_t groups_ = 1, inner_groups_ = 1, output_tiles_ = 1, sample_tiles_ = 1;
-  int stages_ = 2;
-  std::size_t shared_bytes_ = 0;
+  Cut cut_;
 };
 
 Proposal propose(const Problem& problem, Device device, const PackedOrder* packed_as) {

@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/device/ptx.cuh"
+
 namespace kronsparse::cuda::simt {
 
 // --- Elements ---------------------------------------------------------------
@@ -97,22 +99,20 @@ __host__ __device__ inline Complex<Real> conjugate(Complex<Real> value) {
 
 // --- Copies from global to shared memory ------------------------------------
 
+// sm_75 has no asynchronous copies. The emulation has, and is no architecture.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#define KRONSPARSE_SIMT_COPIES 1
+#else
+#define KRONSPARSE_SIMT_COPIES 0
+#endif
+
 /// Starts a copy of Bytes (4, 8 or 16, both sides aligned to it). The first `valid` bytes are read; the
 /// others become zero. L2 fetches 128 bytes, because the next step or a neighbouring block needs the rest of
 /// the line soon.
 template <int Bytes>
 __device__ inline void copy_async(void* shared, const void* global, int valid) {
-#if __CUDA_ARCH__ >= 800
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
-  if constexpr (Bytes == 16) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
-                 "r"(valid)
-                 : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], %2, %3;" ::"r"(address), "l"(global),
-                 "n"(Bytes), "r"(valid)
-                 : "memory");
-  }
+#if KRONSPARSE_SIMT_COPIES
+  ptx::copy_async_of_line<Bytes>(ptx::shared_address(shared), global, valid);
 #else
   for (int byte = 0; byte < Bytes; byte += 4)
     *reinterpret_cast<std::uint32_t*>(static_cast<char*>(shared) + byte) =
@@ -122,16 +122,16 @@ __device__ inline void copy_async(void* shared, const void* global, int valid) {
 
 /// Ends the group of copies started since the last call; groups may be empty.
 __device__ inline void close_copy_group() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;" ::: "memory");
+#if KRONSPARSE_SIMT_COPIES
+  ptx::commit_copies();
 #endif
 }
 
 /// Waits until at most `Open` of this thread's newest groups are under way.
 template <int Open>
 __device__ inline void wait_for_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(Open) : "memory");
+#if KRONSPARSE_SIMT_COPIES
+  ptx::wait_copies<Open>();
 #endif
 }
 

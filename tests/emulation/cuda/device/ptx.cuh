@@ -13,7 +13,10 @@ using emulation::Block;
 inline constexpr std::uint32_t kSharedBase = 1024;
 
 inline std::uint32_t shared_address(const void* pointer) {
-  return kSharedBase + static_cast<std::uint32_t>(static_cast<const std::byte*>(pointer) - shared_memory);
+  const auto* byte = static_cast<const std::byte*>(pointer);
+  const std::byte* base = emulation::Block::reached_by_pointers();
+  const bool is_there = byte >= base && byte < base + kEmulatedSharedBytes;
+  return kSharedBase + static_cast<std::uint32_t>(byte - (is_there ? base : shared_memory));
 }
 
 inline std::uint32_t block_number() { return Block::current().number(); }
@@ -26,6 +29,10 @@ inline void copy_async_16(std::uint32_t to, const void* from, int bytes) {
 }
 template <int size>
 inline void copy_async(std::uint32_t to, const void* from, int bytes) {
+  Block::current().copy_async(to, from, bytes, size);
+}
+template <int size>
+inline void copy_async_of_line(std::uint32_t to, const void* from, int bytes) {
   Block::current().copy_async(to, from, bytes, size);
 }
 inline void commit_copies() { Block::current().commit_copies(); }

@@ -1,0 +1,77 @@
+// Runs gradient-simt on the CPU, on problems whose results are exact: every compiled tile of f32 and of
+// halves, with tails of every dimension, batches long enough for totals, strides and addresses that allow no
+// vectors.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "cases.hpp"
+#include "gradient/simt_run.hpp"
+#include "picker.hpp"
+
+namespace kronsparse::emulation {
+namespace {
+
+std::vector<GradientSimtCut> cuts;
+
+ProductCase any_case(DType dtype, Layout layout, Picker& pick) {
+  const std::int64_t blocks[] = {1, 2, 3};
+  const std::int64_t sizes[] = {1, 3, 4, 8, 17, 48, 68, 130};
+  const std::int64_t products[] = {1, 1, 2, 3, 4, 8, 9};
+  const std::int64_t batches[] = {0, 1, 7, 33, 64, 132, 1100};
+  ProductCase one;
+  Problem& problem = one.problem;
+  problem.operation = Operation::gradient;
+  problem.dtype = dtype;
+  problem.layout = layout;
+  pick_sizes(
+      problem, 4e5,
+      [&] {
+        return Pattern{pick.of(blocks), pick.of(sizes), pick.of(sizes), pick.of(products)};
+      },
+      [&] { return pick.of(batches); });
+  pick_strides(problem, pick);
+  pick_surroundings(one, pick);
+  const int offsets[] = {0, 0, 4, 3};
+  one.g_offset = pick.of(offsets);
+  return one;
+}
+
+TEST(GradientSimt, EveryTile) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    for (const Layout layout : {Layout::batch_first, Layout::batch_last}) {
+      Picker pick(static_cast<std::uint64_t>(dtype) * 2 + static_cast<std::uint64_t>(layout));
+      for (std::size_t tile = 0; tile < gradient_simt_tiles(dtype, layout); ++tile)
+        for (int at = 0; at < (quick ? 2 : 10); ++at) {
+          const ProductCase one = any_case(dtype, layout, pick);
+          try {
+            cuts.push_back(run_gradient_simt(one, tile));
+          } catch (const std::exception& error) {
+            ADD_FAILURE() << one.text() << ", tile " << tile << ": " << error.what();
+          }
+        }
+    }
+}
+
+/// Cases are picked. This test checks that nothing is left out. Run alone (by a filter) it has nothing to
+/// look at.
+TEST(GradientSimtCoverage, EveryWay) {
+  if (quick || cuts.empty()) GTEST_SKIP() << "needs all cases";
+  std::set<std::tuple<bool, bool>> totals, g, x, y;
+  for (const GradientSimtCut& cut : cuts) {
+    const bool is_float = cut.dtype == DType::f32;
+    totals.emplace(is_float, cut.flushes);
+    g.emplace(is_float, cut.g_vectors);
+    x.emplace(is_float, cut.x_vectors);
+    y.emplace(is_float, cut.y_vectors);
+  }
+  EXPECT_EQ(totals.size(), 4U);
+  EXPECT_EQ(g.size(), 4U);
+  EXPECT_EQ(x.size(), 4U);
+  EXPECT_EQ(y.size(), 4U);
+}
+
+}  // namespace
+}  // namespace kronsparse::emulation
