@@ -131,6 +131,28 @@ class RowProducer {
     constexpr std::int64_t enough = 1024;
     const auto rows = static_cast<int>(min(kColumns ? terms : samples, enough));
     const int length = static_cast<int>(min(kColumns ? samples : terms, enough)) * 2;
+    const auto misaligned = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(first) % 16);
+    if (rows >= kRows && length >= (kVectors + 1) * 16 && first - misaligned >= p_.x)
+      request_whole(first, stage);
+    else
+      request_parts(first, rows, length, stage);
+    return misaligned;
+  }
+
+  /// Requests a stage whose covering vectors all lie within their rows of x.
+  __device__ void request_whole(const std::byte* first, int stage) const {
+    const std::uint32_t to = stage_address(stage);
+    const std::byte* begin = first + row_of(first_unit()) * row_bytes();
+#pragma unroll 2
+    for (int unit = first_unit(); unit < kUnits; unit += kGemmRowWarps, begin += kStep * row_bytes()) {
+      const std::byte* from = begin - reinterpret_cast<std::uintptr_t>(begin) % 16 + vector_ * 16;
+      ptx::copy_async_16(place(to, row_of(unit), vector_), from, 16);
+      if (vector_ == kVectors - 1) ptx::copy_async_16(place_aside(stage, row_of(unit)), from + 16, 16);
+    }
+  }
+
+  /// Requests a stage of `rows` rows of `length` bytes, which may be fewer than it has room for.
+  __device__ void request_parts(const std::byte* first, int rows, int length, int stage) const {
     const std::uint32_t to = stage_address(stage);
     const bool is_last = vector_ == kVectors - 1;
     const std::byte* begin = first + row_of(first_unit()) * row_bytes();
@@ -153,7 +175,6 @@ class RowProducer {
         if (is_last) ptx::store_shared_16(place_aside(stage, row), 0, 0, 0, 0);
       }
     }
-    return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(first) % 16);
   }
 
   /// Copies the elements of a vector that begins before x.
