@@ -16,8 +16,8 @@ _NAME = re.compile(r"libkronsparse(-[0-9a-f]+)?\.so[.\d]*")
 
 
 def own_folders() -> list[Path]:
-    """The places where the package's library may lie: beside it where it is installed, in the same build where it is a
-    build's."""
+    """The places where the package's library may lie: beside it where it is installed, in the same build
+    where it is a build's."""
     return [PACKAGE, PACKAGE.parent.parent / "src"]
 
 

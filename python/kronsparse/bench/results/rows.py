@@ -61,7 +61,8 @@ def _with_names_of_today(row: Row) -> Row:
     """
     renamed: Row = {name: _FORMER_NAMES.get(row[name], row[name]) for name in _NAMING if name in row}
     if "candidates" in row:
-        renamed["candidates"] = {_FORMER_NAMES.get(name, name): one for name, one in row["candidates"].items()}
+        candidates = row["candidates"].items()
+        renamed["candidates"] = {_FORMER_NAMES.get(name, name): one for name, one in candidates}
     return {**row, **renamed}
 
 
