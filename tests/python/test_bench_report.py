@@ -390,6 +390,7 @@ def test_the_results_of_the_repository_can_be_read():
             "Weights",
             "Models",
             "Chains",
+            "Problems nobody tuned for",
         )
         assert any(f"## {title}" in text for title in titles), path
     told = "\n".join(summary(read_files(GPU_FILES)))
